@@ -54,6 +54,40 @@ lock: $(UV) ## Resolve the lock files anew
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements/dev.lock pyproject.toml -o requirements/lambda.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
 
+# --- Lambda -----------------------------------------------------------------------------------
+
+# Where `make deploy` keeps this user's answers; not under version control.
+SAM_CONFIG ?= samconfig.local.toml
+# A CPython of Lambda's version that compiles the .pyc files; looked for when not given.
+LAMBDA_PYTHON ?=
+
+export SAM_CLI_TELEMETRY := 0
+
+.PHONY: build
+build: $(UV) .tools/sam/.ready ## Build the Lambda package into .aws-sam/build without Docker (ARCH=arm64|x86_64)
+	ARCH=$(ARCH) LAMBDA_PYTHON="$(LAMBDA_PYTHON)" $(SAM) build --parameter-overrides Architecture=$(ARCH)
+
+# What `sam build` runs (template.yaml: BuildMethod makefile), with ARTIFACTS_DIR set.
+.PHONY: build-BridgeFunction
+build-BridgeFunction: $(UV)
+	@$(PYTHON) scripts/build_lambda.py --target "$(ARTIFACTS_DIR)" --arch $(ARCH) $(if $(LAMBDA_PYTHON),--python "$(LAMBDA_PYTHON)")
+
+.PHONY: validate
+validate: .tools/sam/.ready ## Check template.yaml with cfn-lint
+	$(SAM) validate --lint
+
+# Asks for the parameters until answers are saved. The package must fit the saved architecture.
+.PHONY: deploy
+deploy: $(UV) .tools/sam/.ready ## Build and deploy to AWS; the first time it asks for the parameters
+	@test -f $(SAM_CONFIG) || cp samconfig.toml $(SAM_CONFIG)
+	@arch=$$(sed -n 's/.*Architecture=[\\"]*\([a-z0-9_]*\).*/\1/p' $(SAM_CONFIG)); \
+	$(MAKE) --no-print-directory build ARCH=$${arch:-$(ARCH)}; \
+	if grep -q '^parameter_overrides' $(SAM_CONFIG); \
+	then $(SAM) deploy --config-file $(SAM_CONFIG); \
+	else echo 'Enter takes a default. "Function Url has no authentication. Is this okay?" takes y: the bridge checks its own token.'; \
+	$(SAM) deploy --config-file $(SAM_CONFIG) --guided --parameter-overrides Architecture=$(ARCH); \
+	fi
+
 # --- environments -----------------------------------------------------------------------------
 
 $(UV): requirements/uv.txt

@@ -1,0 +1,1 @@
+"""The edge: HTTP, Lambda, environment variables, logs. Nothing below it knows these exist."""

@@ -1,2 +1,138 @@
-def main() -> int:
+"""The `bridge` command: serve locally, create the table, see what is configured."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from handler.settings import SettingsError, is_secret, load_settings, setting_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from handler.settings import Settings
+
+DESCRIPTION = """\
+Toolbridge: Claude clients to any model, OpenAI clients to Claude, with a memory for tool calls.
+
+Settings come from environment variables or a .env file; docs/settings.md lists them all."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    _load_dotenv(arguments.env_file)
+    try:
+        settings = load_settings(os.environ)
+        return int(arguments.run(arguments, settings) or 0)
+    except SettingsError as error:
+        print(f"bridge: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bridge", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"bridge {version('toolbridge')}")
+    parser.add_argument("--env-file", type=Path, metavar="FILE", help="read settings from FILE instead of ./.env")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="serve on this machine", description="Serve the bridge on this machine.")
+    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    serve.add_argument("--port", type=_port, default=8787, help="port to listen on, 0 for any (default: %(default)s)")
+    serve.set_defaults(run=_serve)
+
+    table = commands.add_parser("table", help="the DynamoDB table", description="Manage the DynamoDB state table.")
+    table_commands = table.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    create = table_commands.add_parser(
+        "create",
+        help="create the table as template.yaml defines it",
+        description="Create the state table exactly as template.yaml defines it, for DynamoDB Local "
+        "(set AWS_ENDPOINT_URL_DYNAMODB) or an account without the stack.",
+    )
+    create.add_argument("--table", metavar="NAME", help="name of the table (default: STATE_TABLE)")
+    create.set_defaults(run=_create_table)
+
+    doctor = commands.add_parser(
+        "doctor",
+        help="check the configuration, the providers and the store",
+        description="Say what is configured, try every configured provider and the store. "
+        "The exit code is 1 if something is wrong.",
+    )
+    doctor.set_defaults(run=_doctor)
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to 65535)")
+    return int(text)
+
+
+def _load_dotenv(chosen: Path | None) -> None:
+    """A .env file fills in what the environment does not set."""
+    path = chosen or Path(".env")
+    if path.is_file():
+        from dotenv import load_dotenv
+
+        load_dotenv(path)
+    elif chosen is not None:
+        raise SystemExit(f"bridge: {chosen} does not exist")
+
+
+def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
+    from handler.local import serve
+
+    return asyncio.run(serve(settings, arguments.host, arguments.port))
+
+
+def _create_table(arguments: argparse.Namespace, settings: Settings) -> int:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from bridge.state.dynamodb import connect
+    from bridge.state.table import create_table
+
+    name = arguments.table or settings.state_table
+    if not name:
+        raise SettingsError("STATE_TABLE is not set: name the table there or with --table")
+    try:
+        created = create_table(connect(), name)
+    except (BotoCoreError, ClientError) as error:
+        print(f"bridge: cannot create the table {name}: {error}", file=sys.stderr)
+        return 1
+    print(f"table {name} created" if created else f"table {name} is there already")
     return 0
+
+
+def _doctor(_arguments: argparse.Namespace, settings: Settings) -> int:
+    from handler.doctor import examine
+
+    _print_settings(settings)
+    findings = asyncio.run(examine(settings))
+    for finding in findings:
+        print(f"  {'ok  ' if finding.good else 'FAIL'}  {finding.subject}: {finding.text}")
+    bad = sum(not finding.good for finding in findings)
+    print(f"\n{bad} problem{'s' if bad != 1 else ''} found" if bad else "\neverything answers")
+    return 1 if bad else 0
+
+
+def _print_settings(settings: Settings) -> None:
+    print("Settings")
+    for field_name, field in type(settings).model_fields.items():
+        value = getattr(settings, field_name)
+        if field_name in settings.model_fields_set:
+            print(f"  {field.alias}={'(set)' if is_secret(field) else value}")
+    unset = [name for name, field in setting_fields().items() if is_secret(field) and name not in os.environ]
+    print(f"  not set: {', '.join(unset) or 'none of the secrets'}\n\nChecks")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

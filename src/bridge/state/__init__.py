@@ -1,0 +1,1 @@
+"""What conversations leave behind: keys, the table, and the two stores."""

@@ -1,0 +1,1 @@
+"""OpenAI Chat Completions, as OpenAI, OpenRouter, Gemini and compatible servers speak it."""

@@ -1,0 +1,109 @@
+"""Stream events: a whole answer in the order in which it is made. One block is open at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from bridge.canonical.content import RedactedThinking, ServerBlock
+    from bridge.errors import BridgeError
+
+StopReason: TypeAlias = Literal[
+    "end_turn",
+    "max_tokens",
+    "stop_sequence",
+    "tool_use",
+    "pause_turn",
+    "refusal",
+    "model_context_window_exceeded",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts; `input_tokens` leaves out what was read from or written to a cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessageStart:
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True)
+class TextStart:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingStart:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseStart:
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class WholeBlock:
+    """A block that arrives in one piece and closes at once."""
+
+    block: RedactedThinking | ServerBlock
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    thinking: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureDelta:
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputDelta:
+    """A piece of a tool call's arguments, as JSON text cut anywhere."""
+
+    partial_json: str
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStop:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MessageEnd:
+    """The answer is complete. `raw_reason` is the provider's own word for why."""
+
+    reason: StopReason
+    usage: Usage
+    sequence: str | None = None
+    raw_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFailed:
+    """The answer will never be complete."""
+
+    error: BridgeError
+
+
+BlockStart: TypeAlias = TextStart | ThinkingStart | ToolUseStart
+BlockDelta: TypeAlias = TextDelta | ThinkingDelta | SignatureDelta | InputDelta
+StreamEvent: TypeAlias = MessageStart | BlockStart | WholeBlock | BlockDelta | BlockStop | MessageEnd | StreamFailed

@@ -1,0 +1,120 @@
+"""Events <-> whole message. `fold` is what makes streaming and not streaming one translation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, assert_never
+
+import orjson
+from pydantic_core import from_json
+
+from bridge.canonical.content import RedactedThinking, ServerBlock, Text, Thinking, ToolUse
+from bridge.canonical.events import (
+    BlockStop,
+    InputDelta,
+    MessageEnd,
+    MessageStart,
+    SignatureDelta,
+    StreamFailed,
+    TextDelta,
+    TextStart,
+    ThinkingDelta,
+    ThinkingStart,
+    ToolUseStart,
+    WholeBlock,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from bridge.canonical.events import BlockStart, StreamEvent
+    from bridge.canonical.json import JsonObject
+
+AnswerBlock: TypeAlias = Text | Thinking | ToolUse | RedactedThinking | ServerBlock
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A complete answer."""
+
+    content: tuple[AnswerBlock, ...]
+    end: MessageEnd
+
+
+class UnfinishedMessageError(ValueError):
+    """The events stop before the answer is complete."""
+
+
+def parse_arguments(text: str, *, partial: bool = True) -> JsonObject:
+    """The object that a tool call's argument text holds; with `partial`, as far as a text that was cut off goes."""
+    parsed = from_json(text, allow_partial=partial) if text.strip() else {}
+    if not isinstance(parsed, dict):
+        raise ValueError("tool arguments are not a JSON object")
+    return parsed
+
+
+def fold(events: Iterable[StreamEvent]) -> Message:
+    """The whole message that a stream of events amounts to; raises what a failed stream carries."""
+    content: list[AnswerBlock] = []
+    start: BlockStart | None = None
+    pieces: list[str] = []
+    signature = ""
+    for event in events:
+        match event:
+            case TextStart() | ThinkingStart() | ToolUseStart():
+                start, pieces, signature = event, [], ""
+            case TextDelta(piece) | ThinkingDelta(piece) | InputDelta(piece):
+                pieces.append(piece)
+            case SignatureDelta(piece):
+                signature += piece
+            case BlockStop():
+                if start is not None:
+                    content.append(_finished(start, "".join(pieces), signature))
+            case WholeBlock(block):
+                content.append(block)
+            case MessageEnd():
+                return Message(tuple(content), event)
+            case StreamFailed(error):
+                raise error
+            case MessageStart():
+                pass
+            case _:
+                assert_never(event)
+    raise UnfinishedMessageError("the stream ended without a MessageEnd")
+
+
+def _finished(start: BlockStart, text: str, signature: str) -> AnswerBlock:
+    match start:
+        case TextStart():
+            return Text(text)
+        case ThinkingStart():
+            return Thinking(text, signature)
+        case ToolUseStart(tool_id, name):
+            return ToolUse(tool_id, name, parse_arguments(text))
+        case _:
+            assert_never(start)
+
+
+def unfold(message: Message) -> Iterator[StreamEvent]:
+    """The events that amount to a whole message."""
+    yield MessageStart(message.end.usage)
+    for block in message.content:
+        match block:
+            case Text(text):
+                yield from (TextStart(), TextDelta(text), BlockStop())
+            case Thinking(thinking, signature):
+                yield from (ThinkingStart(), ThinkingDelta(thinking))
+                if signature:
+                    yield SignatureDelta(signature)
+                yield BlockStop()
+            case ToolUse(tool_id, name, arguments):
+                yield from (
+                    ToolUseStart(tool_id, name),
+                    InputDelta(orjson.dumps(arguments).decode()),
+                    BlockStop(),
+                )
+            case RedactedThinking() | ServerBlock():
+                yield WholeBlock(block)
+            case _:
+                assert_never(block)
+    yield message.end

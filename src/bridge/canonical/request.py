@@ -1,0 +1,84 @@
+"""A request for one assistant turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from bridge.canonical.content import Block, CacheMark, Text
+    from bridge.canonical.json import JsonObject
+
+Role: TypeAlias = Literal["user", "assistant", "system"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    role: Role
+    content: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the client runs."""
+
+    name: str
+    input_schema: JsonObject
+    description: str | None = None
+    strict: bool | None = None
+    deferred: bool = False
+    cache: CacheMark | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTool:
+    """A tool by its provider-given type; who runs it depends on the type."""
+
+    type: str
+    name: str
+    options: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    mode: Literal["auto", "any", "none", "tool"]
+    name: str | None = None
+    parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """How much the model shall think, in whichever terms the client gave; `exclude` keeps it out of the answer."""
+
+    enabled: bool | None = None
+    effort: str | None = None
+    budget_tokens: int | None = None
+    exclude: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """The JSON schema that the answer has to follow."""
+
+    schema: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    model: str
+    turns: tuple[Turn, ...]
+    max_tokens: int | None
+    system: tuple[Text, ...] = ()
+    tools: tuple[Tool | ServerTool, ...] = ()
+    tool_choice: ToolChoice | None = None
+    stream: bool = False
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+    reasoning: Reasoning = field(default_factory=Reasoning)
+    output_format: OutputFormat | None = None
+    user_id: str | None = None
+    service_tier: str | None = None
+    extras: JsonObject = field(default_factory=dict)
+    """Fields without a place here; a renderer that cannot express one reports it as a loss."""

@@ -1,0 +1,75 @@
+"""One request of a client and its answer, as the edge and the pipeline hand them to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from bridge.errors import invalid_request
+
+if TYPE_CHECKING:
+    from bridge.canonical.events import Usage
+    from bridge.providers import ProtocolName
+
+Write: TypeAlias = Callable[[bytes], Awaitable[None]]
+StreamBody: TypeAlias = Callable[[Write], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Record:
+    """What is worth a log line about one exchange; the pipeline fills it in as it learns it."""
+
+    provider: str = ""
+    wire_model: str = ""
+    route_reason: str = ""
+    upstream_status: int = 0
+    streamed_bytes: int = 0
+    tool_call_count: int = 0
+    stop_reason: str = ""
+    usage: Usage | None = None
+    losses: tuple[str, ...] = ()
+    error_kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCall:
+    """A request that passed the edge: who asks, in which protocol, until when."""
+
+    protocol: ProtocolName
+    headers: Mapping[str, str]
+    body: bytes
+    principal: str
+    credential: str | None = None
+    deadline: float | None = None
+    record: Record = field(default_factory=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back: a whole body, or one that writes itself piece by piece."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes | StreamBody
+
+
+class Envelope(BaseModel):
+    """The two fields that decide the way of a request, read without building the rest of it."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+    model: str
+    stream: bool = False
+
+
+def read_envelope(body: bytes) -> Envelope:
+    """Where a body wants to go; BridgeError if it does not say."""
+    try:
+        return Envelope.model_validate_json(body)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=True, include_input=False)[0]
+        path = ".".join(str(part) for part in problem["loc"]) or "body"
+        raise invalid_request(f"{path}: {problem['msg']}") from None

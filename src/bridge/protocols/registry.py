@@ -1,0 +1,94 @@
+"""The codecs by protocol name, each imported when the first request needs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
+
+import orjson
+
+from bridge.errors import invalid_request
+from bridge.sse import encode_event
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bridge.canonical.fold import Message
+    from bridge.canonical.json import JsonObject
+    from bridge.canonical.request import Request
+    from bridge.errors import BridgeError
+    from bridge.ports import StreamDecoder, StreamEncoder
+    from bridge.providers import ProtocolName
+
+
+class Rendered(Protocol):
+    """A request as a provider wants it, and what could not be said in it."""
+
+    @property
+    def body(self) -> JsonObject: ...
+
+    @property
+    def losses(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSide:
+    """A protocol as clients speak it to the bridge."""
+
+    parse_request: Callable[[bytes], Request]
+    render_response: Callable[[Message, str, str], JsonObject]
+    stream_encoder: Callable[[str, str], StreamEncoder]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSide:
+    """A protocol as the bridge speaks it to providers."""
+
+    render_request: Callable[[Request, str], Rendered]
+    parse_response: Callable[[bytes, str], Message]
+    stream_decoder: Callable[[str], StreamDecoder]
+    parse_error: Callable[[int, bytes, str, str | None], BridgeError]
+
+
+@cache
+def client(protocol: ProtocolName) -> ClientSide:
+    """The codec towards clients of a protocol."""
+    if protocol != "anthropic":
+        raise invalid_request("chat completions are only passed through to OpenAI-compatible providers")
+    from bridge.protocols.anthropic.request import parse_request
+    from bridge.protocols.anthropic.response import render_response
+    from bridge.protocols.anthropic.stream import MessagesStreamEncoder
+
+    return ClientSide(parse_request, render_response, MessagesStreamEncoder)
+
+
+@cache
+def server(protocol: ProtocolName) -> ServerSide:
+    """The codec towards providers of a protocol."""
+    if protocol != "openai_chat":
+        raise invalid_request("only Anthropic clients can be served by Anthropic")
+    from bridge.protocols.openai_chat.errors import parse_error
+    from bridge.protocols.openai_chat.request import render_request
+    from bridge.protocols.openai_chat.response import parse_response
+    from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+
+    return ServerSide(render_request, parse_response, ChatStreamDecoder, parse_error)
+
+
+@cache
+def error_renderer(protocol: ProtocolName) -> Callable[[BridgeError], tuple[int, JsonObject]]:
+    """How clients of a protocol are told about errors."""
+    if protocol == "anthropic":
+        from bridge.protocols.anthropic.errors import render_error as anthropic
+
+        return anthropic
+    from bridge.protocols.openai_chat.errors import render_error as openai
+
+    return openai
+
+
+def encode_stream_error(protocol: ProtocolName, error: BridgeError) -> bytes:
+    """An error in a stream that is passed through."""
+    data = orjson.dumps(error_renderer(protocol)(error)[1])
+    return encode_event(b"error", data) if protocol == "anthropic" else b"data: %b\n\n" % data

@@ -1,0 +1,59 @@
+"""Who a request belongs to, and which key of the client's own may go upstream."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from bridge.errors import BridgeError, ErrorKind
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The principal's name, and the client's own provider key if it sent one."""
+
+    principal: str
+    credential: str | None
+
+
+def identify(headers: Mapping[str, str], tokens: Mapping[str, str]) -> Identity:
+    """Authenticate a request; with no tokens configured everyone is let in under the hash of their credential."""
+    credentials = [headers.get("x-api-key", ""), _bearer(headers.get("authorization", ""))]
+    if not tokens:
+        own = next((value for value in credentials if value), None)
+        return Identity(_principal_of(own), own)
+    for candidate in (headers.get("x-worker-token", ""), *credentials):
+        name = _token_name(candidate, tokens)
+        if name is not None:
+            own = next((value for value in credentials if value and _token_name(value, tokens) is None), None)
+            return Identity(name, own)
+    raise BridgeError(
+        ErrorKind.AUTHENTICATION,
+        "the bridge's token is missing or wrong: send it as x-api-key, Authorization: Bearer or x-worker-token",
+        retryable=False,
+    )
+
+
+def _bearer(authorization: str) -> str:
+    scheme, _, value = authorization.partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def _principal_of(credential: str | None) -> str:
+    if credential is None:
+        return "local"
+    return "key-" + sha256(b"toolbridge principal\0" + credential.encode()).hexdigest()[:32]
+
+
+def _token_name(candidate: str, tokens: Mapping[str, str]) -> str | None:
+    """Compares with every token, so that the time taken tells nothing."""
+    found = None
+    for token, name in tokens.items():
+        if hmac.compare_digest(candidate.encode(), token.encode()):
+            found = name
+    return found

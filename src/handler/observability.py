@@ -1,0 +1,94 @@
+"""One log line per exchange, through Powertools: JSON on Lambda, readable on a terminal. Never a body or a key."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bridge.exchange import Record
+    from handler.request import HttpRequest
+
+SERVICE = "toolbridge"
+_LEVELS = {"warn": "WARNING"}
+
+
+class SentResponse(Protocol):
+    """What is known of a response once it is out."""
+
+    status: int
+    sent_bytes: int
+    first_byte_at: float | None
+
+
+def make_logger(level: str, *, as_json: bool) -> logging.Logger:
+    """The bridge's logger. On Lambda Powertools writes JSON; a person at a terminal gets plain lines."""
+    name = _LEVELS.get(level, level.upper())
+    if as_json:
+        from aws_lambda_powertools import Logger
+
+        return Logger(service=SERVICE, level=name)  # type: ignore[return-value]
+    logger = logging.getLogger(SERVICE)
+    logger.setLevel(name)
+    logger.propagate = False
+    if not logger.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(_TerminalFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        logger.addHandler(handler)
+    return logger
+
+
+class _TerminalFormatter(logging.Formatter):
+    """Message first, then the fields worth a look."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        fields: dict[str, object] = getattr(record, "fields", {})
+        return line + "".join(f" {name}={value}" for name, value in fields.items() if value not in ("", 0, None, ()))
+
+
+class Observer:
+    """Watches exchanges from start to end."""
+
+    def __init__(self, logger: logging.Logger, *, as_json: bool) -> None:
+        self._logger = logger
+        self._as_json = as_json
+
+    @contextmanager
+    def exchange(self, request: HttpRequest, record: Record, response: SentResponse) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._log(request, record, response, started)
+
+    def _log(self, request: HttpRequest, record: Record, response: SentResponse, started: float) -> None:
+        level = logging.INFO if response.status < 500 and not record.error_kind else logging.WARNING
+        if not self._logger.isEnabledFor(level):
+            return
+        usage = record.usage
+        fields = {
+            "trace_id": request.id,
+            "status": response.status,
+            "provider": record.provider,
+            "wire_model": record.wire_model,
+            "latency_ms": _milliseconds(time.monotonic() - started),
+            "ttft_ms": _milliseconds(response.first_byte_at - started) if response.first_byte_at else None,
+            "streamed_bytes": response.sent_bytes,
+            "tool_call_count": record.tool_call_count,
+            "stop_reason": record.stop_reason,
+            "input_tokens": usage.input_tokens if usage else 0,
+            "output_tokens": usage.output_tokens if usage else 0,
+            "losses": record.losses,
+            "error_kind": record.error_kind,
+        }
+        message = f"{request.method} {request.path}"
+        self._logger.log(level, message, extra=fields if self._as_json else {"fields": fields})
+
+
+def _milliseconds(seconds: float) -> float:
+    return round(seconds * 1000, 1)

@@ -1,0 +1,237 @@
+"""Every setting, read from the environment once, at start, never at import. docs/settings.md lists them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from urllib.parse import urlsplit
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from bridge.providers import DEFAULT_BASE_URLS, PROTOCOLS, Provider, ProviderName, api_root
+from bridge.routing import RoutingTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pydantic.fields import FieldInfo
+
+T = TypeVar("T")
+
+_METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"})
+_METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200"})
+
+
+class SettingsError(ValueError):
+    """A setting has a value that it cannot take. The message names the variable, never the value of a secret."""
+
+
+def _parse_list(value: object) -> object:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+
+def _parse_base_url(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    parts = urlsplit(value.strip())
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("takes a URL such as https://api.example.com or http://127.0.0.1:8000/v1")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ValueError("takes a URL without credentials, query or fragment")
+    if _is_metadata_host(parts.hostname):
+        raise ValueError("takes no link-local or cloud metadata address")
+    return value.strip().rstrip("/")
+
+
+def _is_metadata_host(host: str) -> bool:
+    name = host.rstrip(".").lower()
+    if name in _METADATA_HOSTS or name in _METADATA_ADDRESSES:
+        return True
+    try:
+        address = ipaddress.ip_address(name.split("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_link_local
+
+
+def _parse_model_map(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    problem = 'takes a JSON object from model pattern to provider/model, such as {"claude-*": "openai/gpt-5"}'
+    try:
+        parsed = orjson.loads(value)
+    except orjson.JSONDecodeError:
+        raise ValueError(problem) from None
+    if not isinstance(parsed, dict) or not all(isinstance(target, str) and target for target in parsed.values()):
+        raise ValueError(problem)
+    return tuple(parsed.items())
+
+
+def _parse_tokens(value: object) -> object:
+    """`token` or `name:token`, several separated by commas; unnamed ones are numbered."""
+    if not isinstance(value, str):
+        return value
+    tokens: dict[str, str] = {}
+    for number, part in enumerate(_parse_list(value), 1):  # type: ignore[arg-type,var-annotated]
+        name, colon, token = part.partition(":")
+        name, token = (name, token) if colon else (f"token-{number}", part)
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
+            raise ValueError("takes tokens as name:token, the name of letters, digits and . _ - (64 at most)")
+        if len(token) < 8:
+            raise ValueError("takes tokens of at least 8 characters")
+        if token in tokens or name in tokens.values():
+            raise ValueError("holds the same token or name twice")
+        tokens[token] = name
+    return tokens
+
+
+def _lower(value: object) -> object:
+    return value.strip().lower() if isinstance(value, str) else value
+
+
+Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+BaseUrl = Annotated[str | None, BeforeValidator(_parse_base_url)]
+Flag = Annotated[bool, BeforeValidator(_lower)]
+
+
+def _setting(name: str, default: T, description: str, *, secret: bool = False) -> T:
+    field: T = Field(default, alias=name, description=description, json_schema_extra={"secret": secret})
+    return field
+
+
+class Settings(BaseModel):
+    """One field per environment variable; the alias is the variable's name."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    anthropic_base_url: BaseUrl = _setting(
+        "UPSTREAM_ANTHROPIC_BASE_URL", None, "Anthropic's base URL, with or without `/v1`."
+    )
+    openai_base_url: BaseUrl = _setting(
+        "UPSTREAM_OPENAI_BASE_URL",
+        None,
+        "Base URL of OpenAI or any compatible server (vLLM, Ollama, LM Studio), with or without `/v1`.",
+    )
+    openrouter_base_url: BaseUrl = _setting(
+        "UPSTREAM_OPENROUTER_BASE_URL", None, "OpenRouter's base URL, with or without `/v1`."
+    )
+    gemini_base_url: BaseUrl = _setting(
+        "UPSTREAM_GEMINI_BASE_URL", None, "Base URL of Gemini's OpenAI-compatible endpoint, as Google documents it."
+    )
+    anthropic_api_key: Keys = _setting("ANTHROPIC_API_KEY", (), "Anthropic key, or several with commas.", secret=True)
+    openai_api_key: Keys = _setting("OPENAI_API_KEY", (), "OpenAI key, or several with commas.", secret=True)
+    openrouter_api_key: Keys = _setting(
+        "OPENROUTER_API_KEY", (), "OpenRouter key, or several with commas.", secret=True
+    )
+    gemini_api_key: Keys = _setting("GEMINI_API_KEY", (), "Gemini key, or several with commas.", secret=True)
+    default_provider: Annotated[ProviderName | None, BeforeValidator(_lower)] = _setting(
+        "DEFAULT_PROVIDER",
+        None,
+        "Where models go whose name does not tell: `anthropic`, `openai`, `openrouter` or `gemini`. "
+        "Unset: the first of these that is configured.",
+    )
+    model_map: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_parse_model_map)] = _setting(
+        "MODEL_MAP",
+        (),
+        'JSON object from model pattern to `provider/model`, first match wins: `{"claude-*": "openai/gpt-5"}`.',
+    )
+    model_map_opus: str | None = _setting("MODEL_MAP_OPUS", None, "`provider/model` that answers for Claude Opus.")
+    model_map_sonnet: str | None = _setting(
+        "MODEL_MAP_SONNET", None, "`provider/model` that answers for Claude Sonnet."
+    )
+    model_map_haiku: str | None = _setting("MODEL_MAP_HAIKU", None, "`provider/model` that answers for Claude Haiku.")
+    openrouter_default_vendor: str = _setting(
+        "OPENROUTER_DEFAULT_VENDOR", "openai", "Vendor of OpenRouter models named without one (`or:gpt-5`)."
+    )
+    worker_token: Annotated[dict[str, str], BeforeValidator(_parse_tokens)] = Field(
+        default_factory=dict,
+        alias="WORKER_TOKEN",
+        description="Token that clients must send (`x-worker-token`, `x-api-key` or Bearer); several with commas, "
+        "each optionally `name:token`.",
+        json_schema_extra={"secret": True},
+    )
+    state_table: str | None = _setting(
+        "STATE_TABLE", None, "DynamoDB table of the state. Unset: a SQLite file. Required on Lambda."
+    )
+    state_file: str = _setting("STATE_FILE", ".bridge/state.sqlite3", "The SQLite file, where no table is set.")
+    state_ttl_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = _setting(
+        "STATE_TTL_SECONDS", 1800, "A conversation is forgotten after this long without activity (60 or more)."
+    )
+    log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
+        "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
+    )
+    allow_origins: Keys = _setting("ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any.")
+    server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(_lower)] = _setting(
+        "SERVER_TOOLS_MODE",
+        "error",
+        "Anthropic's server tools on other upstreams: `error`, `enforceAnthropic` or `emulate`.",
+    )
+    mcp_bridge_mode: Annotated[Literal["off", "http-sse"], BeforeValidator(_lower)] = _setting(
+        "MCP_BRIDGE_MODE", "off", "`mcp_servers` in requests: `off` or `http-sse`."
+    )
+    loop_guard: Annotated[Literal["off", "standard", "strict"], BeforeValidator(_lower)] = _setting(
+        "LOOP_GUARD", "standard", "Guard against repeated tool calls: `off`, `standard` or `strict`."
+    )
+    tool_bridge_stream: Flag = _setting(
+        "TOOL_BRIDGE_STREAM", True, "`false` serves streams from a provider call that is not streamed."
+    )
+    max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = _setting(
+        "MAX_BODY_BYTES", 5 * 1024 * 1024, "Largest request body. Lambda itself takes 6 MB, escaping included."
+    )
+
+    def providers(self) -> dict[ProviderName, Provider]:
+        return {name: self._provider(name) for name in PROTOCOLS}
+
+    def _provider(self, name: ProviderName) -> Provider:
+        base_url: str | None = getattr(self, f"{name}_base_url")
+        keys: tuple[str, ...] = getattr(self, f"{name}_api_key")
+        root = api_root(base_url or DEFAULT_BASE_URLS[name])
+        return Provider(name, PROTOCOLS[name], root, keys, configured=bool(keys or base_url))
+
+    def routing(self, demo: Provider | None = None) -> RoutingTable:
+        tiers = {"opus": self.model_map_opus, "sonnet": self.model_map_sonnet, "haiku": self.model_map_haiku}
+        return RoutingTable(
+            providers=self.providers(),
+            default_provider=self.default_provider,
+            model_map=self.model_map,
+            tiers={tier: target for tier, target in tiers.items() if target},
+            openrouter_default_vendor=self.openrouter_default_vendor,
+            demo=demo,
+        )
+
+    @property
+    def has_provider(self) -> bool:
+        return any(provider.configured for provider in self.providers().values())
+
+    @property
+    def holds_keys(self) -> bool:
+        return any(provider.keys for provider in self.providers().values())
+
+
+def load_settings(environment: Mapping[str, str]) -> Settings:
+    """The settings that an environment holds; an empty variable counts as unset."""
+    try:
+        return Settings.model_validate({name: value for name, value in environment.items() if value.strip()})
+    except ValidationError as error:
+        problems = [_problem(detail["loc"][0], detail["type"], detail["msg"]) for detail in error.errors()]
+        raise SettingsError("; ".join(problems)) from None
+
+
+def setting_fields() -> dict[str, FieldInfo]:
+    """Every variable's name with what it is."""
+    return {str(field.alias): field for field in Settings.model_fields.values()}
+
+
+def is_secret(field: FieldInfo) -> bool:
+    extra = field.json_schema_extra
+    return isinstance(extra, dict) and extra.get("secret") is True
+
+
+def _problem(variable: object, kind: str, message: str) -> str:
+    if kind == "value_error":
+        return f"{variable} {message.removeprefix('Value error, ')}"
+    description = setting_fields()[str(variable)].description
+    return f"{variable}: {message} ({description})"

@@ -1,0 +1,53 @@
+"""Puts the parts together: the one place that knows which adapter stands behind which port."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from bridge.pipeline import Bridge
+from bridge.upstream.client import HttpUpstream
+from handler.app import App, Edge
+from handler.observability import Observer, make_logger
+from handler.settings import SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from bridge.ports import ConversationStore
+    from bridge.providers import Provider
+    from handler.settings import Settings
+
+
+def bootstrap() -> App:
+    """The app as it runs on Lambda; SettingsError says what is missing or wrong."""
+    settings = load_settings(os.environ)
+    if settings.state_table is None:
+        raise SettingsError("STATE_TABLE is not set: on Lambda it must name the DynamoDB table that holds the state")
+    if settings.holds_keys and not settings.worker_token:
+        raise SettingsError(
+            "WORKER_TOKEN is not set: a deployment that holds provider keys must not serve whoever finds its URL"
+        )
+    return build_app(settings, as_json=True)
+
+
+def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> App:
+    """The app for given settings; `demo` is the provider that answers when none is configured."""
+    edge = Edge(
+        bridge=Bridge(settings.routing(demo), HttpUpstream(), settings.tool_bridge_stream),
+        store=make_store(settings),
+        observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
+        tokens=settings.worker_token,
+        allow_origins=settings.allow_origins,
+        max_body_bytes=settings.max_body_bytes,
+    )
+    return App(edge)
+
+
+def make_store(settings: Settings) -> ConversationStore:
+    """DynamoDB where a table is named, else a SQLite file. Neither is touched before a request needs it."""
+    if settings.state_table is not None:
+        from bridge.state.dynamodb import DynamoDbStore
+
+        return DynamoDbStore(settings.state_table)
+    from bridge.state.sqlite import SqliteStore
+
+    return SqliteStore(settings.state_file)
