@@ -46,7 +46,11 @@ check: lint test ## What has to pass before a commit
 
 .PHONY: requirements
 requirements: .venv/.ready ## Print which tests hold each requirement id
-	.venv/bin/python -m scripts.requirements
+	.venv/bin/python scripts/requirements.py
+
+.PHONY: settings
+settings: .venv/.ready ## Write docs/settings.md from the settings themselves
+	.venv/bin/python scripts/settings_page.py
 
 .PHONY: lock
 lock: $(UV) ## Resolve the lock files anew

@@ -34,9 +34,7 @@ class Plan:
 def main(argv: list[str] | None = None) -> None:
     args = parse_args(argv)
     uv = find_uv()
-    plan = (
-        plan_host(args.python) if args.host else plan_lambda(uv, args.arch, args.python_version, args.python)
-    )
+    plan = plan_host(args.python) if args.host else plan_lambda(uv, args.arch, args.python_version, args.python)
     target = args.target.resolve()
     clear(target)
     install_dependencies(uv, target, plan)
@@ -52,16 +50,10 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--target", type=Path, required=True, help="folder to fill; an earlier package in it is replaced"
     )
-    parser.add_argument(
-        "--arch", choices=PLATFORMS, default="arm64", help="Lambda architecture (default: arm64)"
-    )
-    parser.add_argument(
-        "--host", action="store_true", help="build for this machine and interpreter instead of Lambda"
-    )
+    parser.add_argument("--arch", choices=PLATFORMS, default="arm64", help="Lambda architecture (default: arm64)")
+    parser.add_argument("--host", action="store_true", help="build for this machine and interpreter instead of Lambda")
     parser.add_argument("--python", help="interpreter that compiles the .pyc files (default: looked for)")
-    parser.add_argument(
-        "--python-version", default=LAMBDA_PYTHON, help=f"Lambda's Python (default: {LAMBDA_PYTHON})"
-    )
+    parser.add_argument("--python-version", default=LAMBDA_PYTHON, help=f"Lambda's Python (default: {LAMBDA_PYTHON})")
     return parser.parse_args(argv)
 
 
@@ -81,9 +73,7 @@ def plan_host(python: str | None) -> Plan:
 
 def plan_lambda(uv: str, arch: str, version: str, python: str | None) -> Plan:
     if python and probe(python) != version:
-        sys.exit(
-            f"build_lambda: {python} is not a released CPython {version}, its .pyc files would be ignored"
-        )
+        sys.exit(f"build_lambda: {python} is not a released CPython {version}, its .pyc files would be ignored")
     flags = ("--python-platform", PLATFORMS[arch], "--python-version", version)
     return Plan(f"Lambda {arch}", version, flags, python or find_compiler(uv, version))
 
@@ -96,9 +86,7 @@ def find_compiler(uv: str, version: str) -> str | None:
 
 
 def probe(python: str) -> str | None:
-    answer = subprocess.run(
-        [python, "-I", "-c", PROBE], capture_output=True, text=True, check=False
-    ).stdout.split()
+    answer = subprocess.run([python, "-I", "-c", PROBE], capture_output=True, text=True, check=False).stdout.split()
     match answer:
         case ["cpython", version, "final"]:
             return version
@@ -123,9 +111,7 @@ def install_dependencies(uv: str, target: Path, plan: Plan) -> None:
 
 def copy_sources(target: Path) -> None:
     for name in PACKAGES:
-        shutil.copytree(
-            ROOT / "src" / name, target / name, ignore=shutil.ignore_patterns("__pycache__", WRAPPER)
-        )
+        shutil.copytree(ROOT / "src" / name, target / name, ignore=shutil.ignore_patterns("__pycache__", WRAPPER))
     wrapper = target / WRAPPER
     shutil.copyfile(ROOT / "src/handler" / WRAPPER, wrapper)
     wrapper.chmod(0o755)

@@ -42,6 +42,9 @@ class Upstream(Protocol):
     async def send(self, call: UpstreamCall) -> UpstreamReply:
         """Send a call; BridgeError if no answer comes."""
 
+    async def aclose(self) -> None:
+        """Close what is kept open between calls."""
+
 
 class StreamDecoder(Protocol):
     """Bytes of a provider's stream in, canonical events out."""

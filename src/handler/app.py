@@ -104,7 +104,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await _lifespan(scope, receive, send)
+            await self._lifespan(scope, receive, send)
             return
         request = HttpRequest.of(scope)
         response = _Response(self._edge, request, send)
@@ -128,6 +128,17 @@ class App:
         await read_request(request, receive, self._edge.max_body_bytes)
         request.parameter = parameter
         return await route.endpoint(self._edge, request, record)
+
+    async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            raise RuntimeError(f"{scope['type']} connections are not served")
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                await self._edge.bridge.upstream.aclose()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
 
 
 def _find_route(request: HttpRequest) -> tuple[_Route, str]:
@@ -231,13 +242,3 @@ async def _until_client_leaves(streaming: Awaitable[None], receive: Receive) -> 
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
-    if scope["type"] != "lifespan":
-        raise RuntimeError(f"{scope['type']} connections are not served")
-    while True:
-        message = await receive()
-        await send({"type": f"{message['type']}.complete"})
-        if message["type"] == "lifespan.shutdown":
-            return

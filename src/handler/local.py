@@ -29,7 +29,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         stack.callback(listener.close)
         app = build_app(settings, as_json=False, demo=demo)
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=2
+            app, log_level="warning", access_log=False, lifespan="on", server_header=False, timeout_graceful_shutdown=2
         )
         server = uvicorn.Server(config)
         _greet(settings, host, listener.getsockname()[1], demo)

@@ -148,8 +148,6 @@ def test_make_build_hands_the_architecture_to_sam_and_the_script() -> None:
     # Overrides of an outer make would win over the ARCH given here.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     command = ["make", "--dry-run", "ARCH=x86_64", "ARTIFACTS_DIR=out", "build", "build-BridgeFunction"]
-    printed = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    printed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
     assert "sam build --parameter-overrides Architecture=x86_64" in printed
     assert '--target "out" --arch x86_64' in printed

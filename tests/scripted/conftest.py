@@ -31,11 +31,7 @@ class Answer:
     @property
     def events(self) -> list[Any]:
         """The data of the events, parsed where it is JSON."""
-        data = [
-            line.removeprefix("data: ")
-            for line in self.body.decode().split("\n")
-            if line.startswith("data: ")
-        ]
+        data = [line.removeprefix("data: ") for line in self.body.decode().split("\n") if line.startswith("data: ")]
         return [json.loads(text) if text.startswith("{") else text for text in data]
 
 

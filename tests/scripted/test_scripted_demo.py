@@ -172,9 +172,7 @@ def test_a_new_question_after_an_answer_calls_again():
 
 
 def test_a_result_of_an_unknown_call():
-    assert said(ask("", messages=[{**RESULT, "tool_call_id": "?"}])).startswith(
-        "The tool call returned: “18 °C"
-    )
+    assert said(ask("", messages=[{**RESULT, "tool_call_id": "?"}])).startswith("The tool call returned: “18 °C")
 
 
 def test_says_what_it_is_and_what_makes_it_real():
@@ -187,9 +185,7 @@ def test_says_what_it_is_and_what_makes_it_real():
     assert len(text) < 500
 
 
-@pytest.mark.parametrize(
-    "request_", [{}, {"messages": "?"}, {"messages": [1]}, {"messages": [], "tools": None}]
-)
+@pytest.mark.parametrize("request_", [{}, {"messages": "?"}, {"messages": [1]}, {"messages": [], "tools": None}])
 def test_survives_any_request(request_):
     assert "demo model" in said(request_)
 
@@ -207,9 +203,7 @@ def test_a_schema_for_the_answer_is_kept():
 
 
 def test_a_json_object_is_one():
-    assert json.loads(said(ask("give me json", response_format={"type": "json_object"}))) == {
-        "answer": "give me json"
-    }
+    assert json.loads(said(ask("give me json", response_format={"type": "json_object"}))) == {"answer": "give me json"}
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,7 @@ def test_a_completion_is_valid(upstream, post):
     assert [call.function.arguments for call in message.tool_calls or []] == [ARGUMENTS_OF_FIRST, ""]
     assert completion.choices[0].finish_reason == "tool_calls"
     assert completion.usage is not None
-    assert (
-        completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
-    )
+    assert completion.usage.total_tokens == completion.usage.prompt_tokens + completion.usage.completion_tokens
 
 
 def test_every_chunk_is_valid(upstream, post):
@@ -84,10 +82,7 @@ def test_reasoning_keeps_the_name_it_is_given(upstream, post, field):
 def test_extra_fields_of_a_call_stand_beside_the_function(upstream, post):
     call = {"name": "f", "extra": {"extra_content": {"google": {"thought_signature": "s"}}}}
     upstream.script = [{"reply": {"chat": {"tool_calls": [call]}}}]
-    assert (
-        post().json["choices"][0]["message"]["tool_calls"][0]["extra_content"]
-        == call["extra"]["extra_content"]
-    )
+    assert post().json["choices"][0]["message"]["tool_calls"][0]["extra_content"] == call["extra"]["extra_content"]
     opened = post({"stream": True}).events[1]["choices"][0]["delta"]["tool_calls"][0]
     assert opened["extra_content"] == call["extra"]["extra_content"]
 
@@ -108,9 +103,7 @@ def test_the_anthropic_sdk_reads_a_message(upstream, anthropic_client):
 
 
 def test_the_anthropic_sdk_streams_a_message(upstream, anthropic_client):
-    upstream.script = [
-        {"when": {"stream": True}, "reply": {"messages": {**MESSAGE, "usage": {"output_tokens": 9}}}}
-    ]
+    upstream.script = [{"when": {"stream": True}, "reply": {"messages": {**MESSAGE, "usage": {"output_tokens": 9}}}}]
     with anthropic_client.messages.stream(**ASK) as stream:
         message = stream.get_final_message()
     thinking, text, first, second = message.content
@@ -150,7 +143,5 @@ def test_the_stream_and_the_whole_say_the_same(upstream, post):
 
 def test_raw_input_is_streamed_as_it_is(upstream, post):
     upstream.script = [{"reply": {"messages": {"tool_uses": [{"name": "f", "input": '{"broken": '}]}}}]
-    deltas = [
-        event["delta"] for event in post({"stream": True}).events if event["type"] == "content_block_delta"
-    ]
+    deltas = [event["delta"] for event in post({"stream": True}).events if event["type"] == "content_block_delta"]
     assert "".join(delta["partial_json"] for delta in deltas) == '{"broken": '

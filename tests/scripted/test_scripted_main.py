@@ -54,9 +54,7 @@ def test_ends_cleanly_on_a_signal(number):
 def test_ends_while_a_response_is_under_way():
     with (
         running("--bench") as (process, client),
-        client.stream(
-            "POST", "/v1/chat/completions", json={"model": "fake-9x9999", "stream": True}
-        ) as response,
+        client.stream("POST", "/v1/chat/completions", json={"model": "fake-9x9999", "stream": True}) as response,
     ):
         assert response.status_code == 200
         process.terminate()

@@ -38,11 +38,7 @@ def test_a_delay_comes_before_the_headers(upstream, raw):
 
 def test_events(upstream, raw):
     upstream.script = [
-        {
-            "reply": {
-                "sse": [{"a": 1}, {"$event": "ping", "data": {"b": 2}}, {"$comment": "hi"}, "[DONE]", "x\ny"]
-            }
-        }
+        {"reply": {"sse": [{"a": 1}, {"$event": "ping", "data": {"b": 2}}, {"$comment": "hi"}, "[DONE]", "x\ny"]}}
     ]
     sent = b"".join(data for _, data in raw())
     head, _, body = sent.partition(b"\r\n\r\n")
@@ -132,9 +128,7 @@ def test_a_bad_chunk(upstream):
         client.post(f"{upstream.url}/a", json={})
 
 
-@pytest.mark.parametrize(
-    ("how", "error"), [("reset", httpx2.ReadError), ("close", httpx2.RemoteProtocolError)]
-)
+@pytest.mark.parametrize(("how", "error"), [("reset", httpx2.ReadError), ("close", httpx2.RemoteProtocolError)])
 def test_a_connection_that_ends_without_an_answer(upstream, how, error):
     upstream.script = [{"reply": {"cut": how, "delay_ms": 10}}]
     with httpx2.Client() as client, pytest.raises(error):
@@ -148,9 +142,7 @@ def test_an_answer_that_is_not_http(upstream):
 
 
 def test_a_length_that_lies(upstream, post):
-    upstream.script = [
-        {"reply": {"body": "short", "headers": {"Content-Length": "50", "connection": "close"}}}
-    ]
+    upstream.script = [{"reply": {"body": "short", "headers": {"Content-Length": "50", "connection": "close"}}}]
     with pytest.raises(http.client.IncompleteRead):
         post()
 

@@ -55,9 +55,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("when", "body", "matches"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
-)
+@pytest.mark.parametrize(("when", "body", "matches"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_conditions(upstream, post, when, body, matches):
     upstream.script = [{"when": when, "reply": {"json": "matched"}}]
     answer = post(body, path="/v1/chat/completions?x=1", headers={"x-key": "sk-1"})
@@ -177,9 +175,7 @@ def test_a_wrong_script_is_refused_with_the_place(rule, message):
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"), [("{}", "a script is a list of rules"), ("[", "unexpected end")]
-)
+@pytest.mark.parametrize(("text", "message"), [("{}", "a script is a list of rules"), ("[", "unexpected end")])
 def test_a_wrong_file_is_named(tmp_path, text, message):
     file = tmp_path / "script.json"
     file.write_text(text)

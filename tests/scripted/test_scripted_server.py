@@ -85,9 +85,7 @@ def test_closes_when_asked(upstream, asked, headers):
 def test_continues_an_expecting_client(upstream):
     upstream.script = HELLO
     with socket.create_connection(("127.0.0.1", upstream.port), timeout=5) as connection:
-        connection.sendall(
-            b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n"
-        )
+        connection.sendall(b"POST /a HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
         assert connection.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"{}")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")

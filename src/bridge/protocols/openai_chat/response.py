@@ -13,6 +13,7 @@ from bridge.protocols.openai_chat.stream import ChatStreamDecoder
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
+    from bridge.protocols.openai_chat.wire import WireObject
 
 
 def parse_response(body: bytes, provider: str) -> Message:
@@ -23,11 +24,21 @@ def parse_response(body: bytes, provider: str) -> Message:
         raise broken_upstream("the answer is not JSON; check the base URL", provider) from None
     if not isinstance(completion, dict):
         raise broken_upstream("the answer is not a chat completion", provider)
-    choices = completion.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        choices[0]["delta"] = choices[0].get("message")
     decoder = ChatStreamDecoder(provider)
     events: list[StreamEvent] = []
-    decoder.feed_chunk(completion, events)
+    decoder.feed_chunk(_as_chunk(completion), events)
     events += decoder.close()
     return fold(events)
+
+
+def _as_chunk(completion: WireObject) -> WireObject:
+    """The completion with its message as a delta; calls are told apart by position, as whole ones have no index."""
+    match completion:
+        case {"choices": [{"message": {**message}, **choice}, *_]}:
+            calls = message.get("tool_calls")
+            if isinstance(calls, list):
+                message["tool_calls"] = [
+                    call | {"index": index} if isinstance(call, dict) else call for index, call in enumerate(calls)
+                ]
+            return completion | {"choices": [choice | {"delta": message}]}
+    return completion

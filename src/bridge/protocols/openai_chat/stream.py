@@ -128,12 +128,12 @@ class ChatStreamDecoder:
             self._state = _State.FINISHED
 
     def _delta(self, delta: WireObject, out: list[StreamEvent]) -> None:
-        content = delta.get("content")
-        if content:
-            self._blocks.text(content, out)
         reasoning = delta.get("reasoning_content") or delta.get("reasoning")
         if reasoning:
             self._blocks.thinking(reasoning, out)
+        content = delta.get("content")
+        if content:
+            self._blocks.text(content, out)
         refusal = delta.get("refusal")
         if refusal:
             self._refused = True

@@ -1,0 +1,39 @@
+"""The bridge on a real socket, in this process, for tests that talk to it over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from handler.settings import load_settings
+from handler.wiring import build_app
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parent.parent
+FIXTURES = ROOT / "tests" / "fixtures"
+
+
+@contextmanager
+def running_bridge(tmp_path: Path, **environment: str) -> Iterator[str]:
+    """Serve the bridge with these settings; yields its URL."""
+    settings = load_settings({"STATE_FILE": str(tmp_path / "state.sqlite3"), "LOG_LEVEL": "error", **environment})
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(build_app(settings, as_json=False), log_level="error", lifespan="on", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+    thread.start()
+    try:
+        yield "http://127.0.0.1:{}".format(listener.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()
+        assert not thread.is_alive(), "the bridge did not stop"
