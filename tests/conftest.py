@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support import running_bridge
 
+from dynamodb_local import CREDENTIALS, dynamodb_local
 from scripted.server import serving
+from support import ROOT, running_bridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from scripted.server import ScriptedUpstream
 
@@ -41,3 +45,30 @@ def _shared_bridge(_scripted_upstream: ScriptedUpstream, tmp_path_factory: pytes
 def bridge_url(_shared_bridge: str, upstream: ScriptedUpstream) -> str:
     """The URL of a bridge whose OpenAI provider is the scripted upstream."""
     return _shared_bridge
+
+
+@pytest.fixture(scope="session")
+def dynamodb_endpoint() -> Iterator[str]:
+    """DynamoDB Local, started once for the whole run."""
+    with dynamodb_local() as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def aws_environment(dynamodb_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """boto3 in this process talks to DynamoDB Local; returned for child processes."""
+    environment = {**CREDENTIALS, "AWS_ENDPOINT_URL_DYNAMODB": dynamodb_endpoint}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    return environment
+
+
+@pytest.fixture(scope="session")
+def host_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Lambda package, built by the same script for this machine and interpreter."""
+    target = tmp_path_factory.mktemp("host") / "package"
+    script = ROOT / "scripts" / "build_lambda.py"
+    command = [sys.executable, str(script), "--target", str(target), "--host"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return target

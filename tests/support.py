@@ -31,7 +31,7 @@ def running_bridge(tmp_path: Path, **environment: str) -> Iterator[str]:
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     try:
-        yield "http://127.0.0.1:{}".format(listener.getsockname()[1])
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(timeout=10)

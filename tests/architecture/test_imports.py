@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support import ROOT
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import FIXTURES
 
 from bridge.canonical.events import MessageEnd, StreamFailed, ToolUseStart
 from bridge.canonical.fold import fold, unfold
@@ -17,6 +16,7 @@ from bridge.protocols.anthropic.response import render_response
 from bridge.protocols.anthropic.stream import MessagesStreamEncoder
 from bridge.protocols.openai_chat.response import parse_response
 from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+from support import FIXTURES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from support import running_bridge
 
 from bridge.errors import BridgeError, ErrorKind
 from handler.auth import identify
+from support import running_bridge
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support import ROOT
 
 from handler.settings import SettingsError, load_settings, setting_fields
+from support import ROOT
 
 
 @pytest.mark.req("C10")

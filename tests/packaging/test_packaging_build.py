@@ -40,13 +40,6 @@ def run_python(package: Path, code: str) -> str:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.fixture(scope="module")
-def host_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("host") / "package"
-    build(target, "--host")
-    return target
-
-
 def test_the_package_imports_by_itself(host_package: Path) -> None:
     printed = run_python(host_package, f"import {DEPENDENCIES}, bridge, handler; print(bridge.__file__)")
     assert Path(printed.strip()).parent == host_package / "bridge"

@@ -29,7 +29,7 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 START_SECONDS = 20.0
 STOP_SECONDS = 10.0
 INVOKE_SECONDS = 60.0

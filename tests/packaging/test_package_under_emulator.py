@@ -1,0 +1,131 @@
+"""The built package as Lambda runs it: exec wrapper, AWS's emulator, the files in events/, DynamoDB Local."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from bridge.state.dynamodb import connect
+from bridge.state.keys import partition_key
+from bridge.state.table import create_table
+from emulator import emulator
+from support import ROOT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from emulator import Answer, Emulator
+    from scripted.server import ScriptedUpstream
+
+# What the managed runtime brings: boto3 and what it needs, and nothing else of this environment.
+RUNTIME_PACKAGES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six.py")
+
+
+def event(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((ROOT / "events" / f"{name}.json").read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runtime")
+    site_packages = Path(boto3.__file__).parents[1]
+    for name in RUNTIME_PACKAGES:
+        (folder / name).symlink_to(site_packages / name)
+    return folder
+
+
+def command(package: Path) -> list[str]:
+    """What Lambda runs, with this interpreter in the place of Lambda's."""
+    return [str(package / "exec_wrapper"), str(Path(sys.executable).resolve()), "/var/runtime/bootstrap.py"]
+
+
+@pytest.fixture
+def function(
+    host_package: Path, runtime_folder: Path, upstream: ScriptedUpstream, aws_environment: dict[str, str]
+) -> Iterator[Emulator]:
+    create_table(connect(), "events")
+    environment = aws_environment | {
+        "LAMBDA_TASK_ROOT": str(host_package),
+        "LAMBDA_RUNTIME_DIR": str(runtime_folder),
+        "STATE_TABLE": "events",
+        "WORKER_TOKEN": "events:local-test-token",
+        "UPSTREAM_OPENAI_BASE_URL": upstream.url,
+        "OPENAI_API_KEY": "sk-held",
+    }
+    with emulator(command(host_package), environment) as running:
+        yield running
+
+
+def test_every_endpoint_answers_its_event(function: Emulator, upstream: ScriptedUpstream) -> None:
+    upstream.script = [
+        {"when": {"last_role": "tool"}, "reply": {"chat": {"text": "It is sunny."}}},
+        {"reply": {"chat": {"text": "Hello from Lambda"}}},
+    ]
+    assert function.invoke(event("health")).json == {"status": "ok"}
+    whole = function.invoke(event("messages"))
+    assert (whole.status, whole.json["content"]) == (200, [{"type": "text", "text": "Hello from Lambda"}])
+    assert_streamed(function.invoke(event("messages-stream")), "Hello from Lambda")
+    assert "It is sunny." in text_of(function.invoke(event("messages-tool-result")))
+    chat = function.invoke(event("chat-completions"))
+    assert chat.status == 200
+    assert chat.headers["content-type"].startswith("text/event-stream")
+    assert chat.body.endswith(b"data: [DONE]\n\n")
+    bad = function.invoke(event("bad-json"))
+    assert (bad.status, bad.json["error"]["type"]) == (400, "invalid_request_error")
+    stranger = function.invoke(event("missing-auth"))
+    assert (stranger.status, stranger.json["error"]["type"]) == (401, "authentication_error")
+    assert all(received.headers["authorization"] == "Bearer sk-held" for received in upstream.received)
+    assert "local-test-token" not in str([received.headers for received in upstream.received])
+
+
+def text_of(answer: Answer) -> str:
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        return streamed_text(answer)
+    return str(answer.json["content"][0]["text"])
+
+
+def streamed_text(answer: Answer) -> str:
+    data = [json.loads(line[6:]) for line in answer.body.decode().splitlines() if line.startswith("data: ")]
+    return "".join(item["delta"].get("text", "") for item in data if item["type"] == "content_block_delta")
+
+
+def assert_streamed(answer: Answer, text: str) -> None:
+    prelude, _, payload = answer.raw.partition(bytes(8))
+    assert json.loads(prelude)["statusCode"] == 200
+    assert payload == answer.body
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert streamed_text(answer) == text
+    assert answer.body.endswith(b'data: {"type":"message_stop"}\n\n')
+
+
+@pytest.mark.req("FR6.3")
+def test_terminate_reaches_the_table(function: Emulator) -> None:
+    table = boto3.resource("dynamodb").Table("events")
+    table.put_item(Item={"pk": partition_key("events", "conv-events"), "sk": "tool#1", "expires_at": 2**40})
+    assert function.invoke(event("terminate")).json["deleted_items"] == 1
+    assert function.invoke(event("terminate")).json["deleted_items"] == 0
+
+
+@pytest.mark.req("C10", "C8")
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({}, "STATE_TABLE is not set"),
+        ({"STATE_TABLE": "events", "OPENAI_API_KEY": "sk-canary"}, "WORKER_TOKEN is not set"),
+        ({"STATE_TABLE": "events", "STATE_TTL_SECONDS": "soon"}, "STATE_TTL_SECONDS"),
+    ],
+)
+def test_a_deployment_that_cannot_serve_says_why(
+    host_package: Path, runtime_folder: Path, environment: dict[str, str], says: str
+) -> None:
+    place = {"LAMBDA_TASK_ROOT": str(host_package), "LAMBDA_RUNTIME_DIR": str(runtime_folder)}
+    with emulator(command(host_package), place | environment) as running:
+        answer = running.invoke(event("health"))
+        assert says in answer.raw.decode()
+        assert "sk-canary" not in answer.raw.decode() + running.output()
