@@ -10,8 +10,8 @@ import compileall
 import json
 import socket
 import subprocess
-import sys
 import time
+import venv
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 PATIENCE_SECONDS = 20.0
 PRELUDE_END = bytes(8)
 MODEL = "fake-20x0"
-# A virtual environment's own start-up files are no part of what runs on Lambda.
-PYTHON = str(getattr(sys, "_base_executable", sys.executable))
 
 
 class ColdStartError(RuntimeError):
@@ -47,6 +45,12 @@ class Start:
     first_byte: float  # of the payload
 
 
+def clean_interpreter(folder: Path) -> str:
+    """An interpreter with no packages of its own: what this machine has installed would be imported too."""
+    venv.create(folder, symlinks=True, with_pip=False)
+    return str(folder / "bin/python")
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A way to start the loop, and the request that its app understands."""
@@ -58,7 +62,7 @@ class Entry:
     body: bytes
 
 
-def bridge_entry(package: Path, provider: Service) -> Entry:
+def bridge_entry(python: str, package: Path, provider: Service) -> Entry:
     """The bridge as Lambda starts it."""
     environment = SECRETS | {
         UPSTREAM: base_url(provider),
@@ -67,15 +71,15 @@ def bridge_entry(package: Path, provider: Service) -> Entry:
         "STATE_TABLE": "bench",
     }
     return Entry(
-        "bridge-start", (str(package / "exec_wrapper"), PYTHON), environment, "/v1/messages", anthropic_body(MODEL)
+        "bridge-start", (str(package / "exec_wrapper"), python), environment, "/v1/messages", anthropic_body(MODEL)
     )
 
 
-def floor_entry(package: Path, provider: Service) -> Entry:
+def floor_entry(python: str, package: Path, provider: Service) -> Entry:
     """The relay on the same loop, out of the same package."""
     compileall.compile_dir(ROOT / "bench", quiet=2)  # -B below leaves nothing behind for the next start
     environment = {UPSTREAM: base_url(provider), "PYTHONPATH": f"{package}:{ROOT}"}
-    arguments = (PYTHON, "-P", "-B", "-u", "-m", "bench.floor_lambda")
+    arguments = (python, "-P", "-B", "-u", "-m", "bench.floor_lambda")
     return Entry("floor-start", arguments, environment, "/v1/chat/completions", chat_body(MODEL))
 
 
@@ -96,11 +100,11 @@ def cold_start(entry: Entry, folder: Path, cores: Cores) -> Start:
     return Start(ready - started, first_byte - started)
 
 
-def bare_start(cores: Cores) -> float:
+def bare_start(python: str, cores: Cores) -> float:
     """How long the interpreter takes to do nothing."""
     with pinned(cores.system):
         started = time.perf_counter()
-        subprocess.run([PYTHON, "-P", "-B", "-c", "pass"], check=True, timeout=PATIENCE_SECONDS)
+        subprocess.run([python, "-P", "-B", "-c", "pass"], check=True, timeout=PATIENCE_SECONDS)
         return time.perf_counter() - started
 
 

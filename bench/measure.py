@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.cold_start import bare_start, bridge_entry, cold_start, floor_entry
+from bench.cold_start import bare_start, bridge_entry, clean_interpreter, cold_start, floor_entry
 from bench.load import Connection, run
 from bench.package import unzipped_bytes
 from bench.plan import PACED_STREAMS, SIZES, STREAMS
@@ -28,12 +28,13 @@ PACED_TOKENS = 200
 
 def cold_start_rows(package: Path, provider: Service, folder: Path, cores: Cores, plan: Plan) -> list[Row]:
     """The Lambda entry, from process start."""
-    bridge, floor = bridge_entry(package, provider), floor_entry(package, provider)
+    python = clean_interpreter(folder / "interpreter")
+    bridge, floor = bridge_entry(python, package, provider), floor_entry(python, package, provider)
     for entry in (bridge, floor):
         cold_start(entry, folder, cores)  # the first start reads the package from disk
     bare, bridges, floors = [], [], []
     for _ in range(plan.starts):
-        bare.append(bare_start(cores) * 1e3)
+        bare.append(bare_start(python, cores) * 1e3)
         floors.append(cold_start(floor, folder, cores))
         bridges.append(cold_start(bridge, folder, cores))
     return [

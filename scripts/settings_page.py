@@ -14,7 +14,7 @@ Every setting is an environment variable. `bridge` commands also read a `.env` f
 the start with a message that names the variable. Names of levels and modes are case-insensitive.
 
 Base URLs may be plain http and private: local models are welcome. Link-local and cloud metadata addresses are refused.
-boto3's own variables (`AWS_REGION`, `AWS_ENDPOINT_URL_DYNAMODB`, credentials) work as boto3 defines them.
+boto3's own variables (`AWS_DEFAULT_REGION`, `AWS_ENDPOINT_URL_DYNAMODB`, credentials) work as boto3 defines them.
 
 | variable | default | what it does |
 |---|---|---|

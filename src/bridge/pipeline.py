@@ -12,6 +12,9 @@ import orjson
 
 from bridge.canonical.events import MessageEnd, StreamFailed, ToolUseStart
 from bridge.canonical.fold import fold, unfold
+from bridge.canonical.request import media_characters
+from bridge.canonical.target import Target
+from bridge.conversation import cache_key, known_conversation
 from bridge.errors import BridgeError, ErrorKind, invalid_request
 from bridge.exchange import Answer, read_envelope
 from bridge.ports import UpstreamCall
@@ -22,16 +25,23 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from bridge.canonical.events import StreamEvent
+    from bridge.canonical.fold import Message
+    from bridge.canonical.reading import Reading
+    from bridge.canonical.request import Request
     from bridge.exchange import ClientCall, StreamBody, Write
     from bridge.ports import StreamDecoder, StreamEncoder, Upstream, UpstreamReply
+    from bridge.protocols.registry import ServerSide
     from bridge.providers import Provider
     from bridge.routing import Route, RoutingTable
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
+MAX_LOSSES_HEADER = 1024
+BYTES_PER_TOKEN = 4
 DEADLINE_MARGIN_SECONDS = 1.5
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 JSON = "application/json"
+_PASSED_BACK = frozenset({"content-type", "retry-after", "x-should-retry"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,46 +60,64 @@ class Bridge:
         call.record.route_reason = target.reason
         async with _until(call.deadline):
             if target.provider.protocol == call.protocol:
-                return await self._pass_through(call, target, envelope.model)
+                return await self._pass_through(call, target, envelope.model, target.provider.answer_path)
             return await self._translate(call, target, envelope.model)
+
+    async def count_tokens(self, call: ClientCall) -> Answer:
+        """Count a request's input tokens: by Anthropic itself where it is the upstream, else by estimate."""
+        envelope = read_envelope(call.body)
+        target = route(self.routing, envelope.model, _hints(call.headers))
+        call.record.provider, call.record.wire_model = target.provider.name, target.wire_model
+        if target.provider.protocol == "anthropic":
+            async with _until(call.deadline):
+                return await self._pass_through(call, target, envelope.model, "/messages/count_tokens")
+        from bridge.protocols.anthropic.request import parse_countable
+        from bridge.tokens import estimate_request
+
+        counted = await asyncio.to_thread(lambda: estimate_request(parse_countable(call.body)))
+        return Answer(200, {"content-type": JSON}, orjson.dumps({"input_tokens": counted}))
 
     async def _translate(self, call: ClientCall, target: Route, model: str) -> Answer:
         client, server = registry.client(call.protocol), registry.server(target.provider.protocol)
         request = client.parse_request(call.body)
-        streaming = request.stream and self.stream_upstream
-        rendered = server.render_request(replace(request, stream=streaming), target.wire_model)
+        ask_for_stream = request.stream and self.stream_upstream
+        rendered = server.render_request(replace(request, stream=ask_for_stream), _target(call, target))
         call.record.losses = rendered.losses
-        reply = await self._send(call, target.provider, orjson.dumps(rendered.body))
+        body = orjson.dumps(rendered.body)
+        reading = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
+        reply = await self._send(call, target.provider, target.provider.answer_path, body)
         if reply.status >= 400:
             raise await _refusal(reply, target.provider)
-        encoder = client.stream_encoder(f"msg_{secrets.token_hex(12)}", model)
         tools = _ToolIds(call)
-        if streaming:
-            decoder = server.stream_decoder(target.provider.name)
-            return await _streamed(call, _Translation(reply, decoder, encoder, tools))
-        body = await _read_and_close(reply, MAX_ANSWER_BYTES)
-        message = server.parse_response(body, target.provider.name)
+        headers = _losses_header(rendered.losses)
+        message_id = f"msg_{secrets.token_hex(12)}"
+        encoder = client.stream_encoder(message_id, model)
+        if ask_for_stream and not _is_whole(reply):
+            return await _streamed(call, _Translation(reply, server.stream_decoder(reading), encoder, tools), headers)
+        message = await _whole_message(reply, server, reading)
         events = tools.observe(unfold(message))
         if request.stream:
-            return Answer(200, {"content-type": EVENT_STREAM}, encoder.encode(events))
-        whole = client.render_response(fold(events), f"msg_{secrets.token_hex(12)}", model)
-        return Answer(200, {"content-type": JSON}, orjson.dumps(whole))
+            return Answer(200, {"content-type": EVENT_STREAM, **headers}, encoder.encode(events))
+        whole = client.render_response(fold(events), message_id, model)
+        return Answer(200, {"content-type": JSON, **headers}, orjson.dumps(whole))
 
-    async def _pass_through(self, call: ClientCall, target: Route, model: str) -> Answer:
+    async def _pass_through(self, call: ClientCall, target: Route, model: str, path: str) -> Answer:
         """Client and provider speak the same protocol: the bytes go through as they are."""
         body = call.body
         if target.wire_model != model:
             body = orjson.dumps(orjson.loads(body) | {"model": target.wire_model})
-        reply = await self._send(call, target.provider, body)
-        headers = {"content-type": reply.headers.get("content-type", JSON)}
+        reply = await self._send(call, target.provider, path, body)
+        headers = {"content-type": JSON} | {
+            name: value for name, value in reply.headers.items() if name in _PASSED_BACK or "ratelimit" in name
+        }
         if not headers["content-type"].startswith("text/event-stream"):
             return Answer(reply.status, headers, await _read_and_close(reply, MAX_ANSWER_BYTES))
         return Answer(reply.status, headers, _relay(call, reply))
 
-    async def _send(self, call: ClientCall, provider: Provider, body: bytes) -> UpstreamReply:
+    async def _send(self, call: ClientCall, provider: Provider, path: str, body: bytes) -> UpstreamReply:
         key = random.choice(provider.keys) if provider.keys else call.credential  # noqa: S311  (load spreading)
         headers = {"content-type": JSON} | provider.headers(key, call.headers)
-        reply = await self.upstream.send(UpstreamCall(provider.name, "POST", provider.answer_url, headers, body))
+        reply = await self.upstream.send(UpstreamCall(provider.name, "POST", provider.url(path), headers, body))
         call.record.upstream_status = reply.status
         return reply
 
@@ -99,6 +127,40 @@ async def _refusal(reply: UpstreamReply, provider: Provider) -> BridgeError:
     body = await _read_and_close(reply, MAX_ERROR_BYTES)
     parse_error = registry.server(provider.protocol).parse_error
     return parse_error(reply.status, body, provider.name, reply.headers.get("retry-after"))
+
+
+async def _whole_message(reply: UpstreamReply, server: ServerSide, reading: Reading) -> Message:
+    """The answer that was not to be streamed; some servers stream it all the same."""
+    body = await _read_and_close(reply, MAX_ANSWER_BYTES)
+    if not reply.headers.get("content-type", "").startswith("text/event-stream"):
+        return server.parse_response(body, reading)
+    decoder = server.stream_decoder(reading)
+    return fold([*decoder.feed(body), *decoder.close()])
+
+
+def _is_whole(reply: UpstreamReply) -> bool:
+    """True if a provider that was asked for a stream sends a document, most often an error, instead."""
+    content_type = reply.headers.get("content-type", "")
+    return "json" in content_type or "html" in content_type
+
+
+def _target(call: ClientCall, target: Route) -> Target:
+    conversation = known_conversation(call.headers, call.body)
+    key = cache_key(call.principal, conversation) if conversation else None
+    return Target(target.provider.name, target.wire_model, target.provider.api_root, key)
+
+
+def _rough_tokens(body_size: int, request: Request) -> int:
+    """Enough for the first event of a stream; the provider's own count follows in the last one."""
+    return max(1, (body_size - media_characters(request)) // BYTES_PER_TOKEN)
+
+
+def _losses_header(losses: tuple[str, ...]) -> dict[str, str]:
+    """What was lost, for whoever looks at the headers to find out."""
+    if not losses:
+        return {}
+    text = "; ".join(losses)[:MAX_LOSSES_HEADER]
+    return {"x-bridge-losses": text.encode("ascii", "replace").decode()}
 
 
 class _ToolIds:
@@ -137,7 +199,7 @@ class _Translation:
         yield self.tools.observe(self.decoder.close())
 
 
-async def _streamed(call: ClientCall, translation: _Translation) -> Answer:
+async def _streamed(call: ClientCall, translation: _Translation, headers: Mapping[str, str]) -> Answer:
     """Wait for the first events, so that an early failure still has a status of its own, then stream."""
     batches = translation.events()
     try:
@@ -148,7 +210,8 @@ async def _streamed(call: ClientCall, translation: _Translation) -> Answer:
     if isinstance(first[0], StreamFailed):
         await translation.reply.aclose()
         raise first[0].error
-    return Answer(200, {"content-type": EVENT_STREAM}, _stream_body(call, translation, first, batches))
+    body = _stream_body(call, translation, first, batches)
+    return Answer(200, {"content-type": EVENT_STREAM, **headers}, body)
 
 
 def _stream_body(

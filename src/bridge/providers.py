@@ -47,9 +47,9 @@ class Provider:
         return self.api_root + path
 
     @property
-    def answer_url(self) -> str:
+    def answer_path(self) -> str:
         """Where this provider is asked for an assistant turn."""
-        return self.url(_ANSWER_PATHS[self.protocol])
+        return _ANSWER_PATHS[self.protocol]
 
     def headers(self, key: str | None, client_headers: Mapping[str, str]) -> dict[str, str]:
         """What a call carries: the key the way this provider wants it, and nothing it need not know."""

@@ -1,99 +1,32 @@
-"""The HTTP surface as an ASGI app: routes, authentication, CORS, streams and their errors."""
+"""The HTTP surface as an ASGI app: one request in, one answer or stream out, errors in the client's own terms."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import orjson
 
 from bridge.errors import BridgeError, ErrorKind
-from bridge.exchange import Answer, ClientCall, Record
+from bridge.exchange import Answer, Record
 from bridge.protocols.registry import error_renderer
-from handler.auth import identify
+from handler.endpoints import JSON, dialect_of, find_endpoint
 from handler.request import HttpRequest, read_request
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Mapping
 
     from bridge.exchange import StreamBody
-    from bridge.pipeline import Bridge
-    from bridge.ports import ConversationStore
     from bridge.providers import ProtocolName
     from handler.asgi import Receive, Scope, Send
-    from handler.observability import Observer
+    from handler.endpoints import Edge
 
-JSON = "application/json"
-_CONVERSATION_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 _ALLOWED_HEADERS = (
     "authorization, content-type, x-api-key, x-worker-token, x-conversation-id, anthropic-version, anthropic-beta"
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """What the app serves with."""
-
-    bridge: Bridge
-    store: ConversationStore
-    observer: Observer
-    tokens: Mapping[str, str]
-    allow_origins: tuple[str, ...] = ()
-    max_body_bytes: int = 5 * 1024 * 1024
-
-
-Endpoint: TypeAlias = "Callable[[Edge, HttpRequest, Record], Awaitable[Answer]]"
-
-
-async def _health(_edge: Edge, _request: HttpRequest, _record: Record) -> Answer:
-    return _json(200, {"status": "ok"})
-
-
-async def _messages(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.answer(_client_call(edge, request, record, "anthropic"))
-
-
-async def _chat_completions(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.answer(_client_call(edge, request, record, "openai_chat"))
-
-
-async def _terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
-    conversation_id = request.parameter
-    if not _CONVERSATION_ID.fullmatch(conversation_id):
-        raise BridgeError(ErrorKind.INVALID_REQUEST, "conversation id: 1 to 128 letters, digits or any of _ . : @ -")
-    principal = identify(request.headers, edge.tokens).principal
-    deleted = await edge.store.terminate(principal, conversation_id)
-    return _json(200, {"id": conversation_id, "type": "conversation_terminated", "deleted_items": deleted})
-
-
-def _client_call(edge: Edge, request: HttpRequest, record: Record, protocol: ProtocolName) -> ClientCall:
-    identity = identify(request.headers, edge.tokens)
-    return ClientCall(
-        protocol, request.headers, request.body, identity.principal, identity.credential, request.deadline, record
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Route:
-    methods: frozenset[str]
-    pattern: re.Pattern[str]
-    endpoint: Endpoint
-    protocol: ProtocolName = "anthropic"
-    public: bool = False
-
-
-def _route(methods: str, pattern: str, endpoint: Endpoint, protocol: ProtocolName = "anthropic") -> _Route:
-    return _Route(frozenset(methods.split()), re.compile(pattern), endpoint, protocol)
-
-
-_ROUTES = (
-    _route("POST", r"(?:/anthropic)?/v1/messages", _messages),
-    _route("POST", r"(?:/v1)?/chat/completions", _chat_completions, "openai_chat"),
-    _route("GET HEAD", r"/health|/api/hello", _health),
-    _route("POST", r"/v1/conversations/(?P<parameter>[^/]+)/terminate", _terminate),
-)
+_CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log has the cause under the request id")
 
 
 class App:
@@ -117,17 +50,20 @@ class App:
                 answer = await self._answer(request, record, receive)
             except BridgeError as error:
                 record.error_kind = error.kind.name
-                answer = _error_answer(error, _dialect(request.path), request.id)
+                answer = _error_answer(error, dialect_of(request), request.id)
+            except Exception:  # noqa: BLE001  (whatever it is, the client gets an answer and the log the cause)
+                self._edge.observer.crashed(request)
+                record.error_kind = "CRASH"
+                answer = _error_answer(_CRASH, dialect_of(request), request.id)
             if isinstance(answer.body, bytes):
                 await response.whole(answer)
             else:
                 await _until_client_leaves(response.streamed(answer, answer.body), receive)
 
     async def _answer(self, request: HttpRequest, record: Record, receive: Receive) -> Answer:
-        route, parameter = _find_route(request)
+        endpoint = find_endpoint(request)
         await read_request(request, receive, self._edge.max_body_bytes)
-        request.parameter = parameter
-        return await route.endpoint(self._edge, request, record)
+        return await endpoint(self._edge, request, record)
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -141,24 +77,6 @@ class App:
                 return
 
 
-def _find_route(request: HttpRequest) -> tuple[_Route, str]:
-    for route in _ROUTES:
-        found = route.pattern.fullmatch(request.path)
-        if found is None:
-            continue
-        if request.method not in route.methods:
-            raise BridgeError(
-                ErrorKind.METHOD_NOT_ALLOWED, f"{request.path} takes {' or '.join(sorted(route.methods))}"
-            )
-        return route, found.groupdict().get("parameter") or ""
-    raise BridgeError(ErrorKind.NOT_FOUND, f"there is nothing at {request.path[:200]}")
-
-
-def _dialect(path: str) -> ProtocolName:
-    """Errors are told in the terms of the endpoint that was meant."""
-    return "openai_chat" if path.endswith("/chat/completions") else "anthropic"
-
-
 def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -> Answer:
     status, body = error_renderer(protocol)(error)
     headers = {"content-type": JSON}
@@ -167,10 +85,6 @@ def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -
     if not error.retryable:
         headers["x-should-retry"] = "false"
     return Answer(status, headers, orjson.dumps(body | {"request_id": request_id}))
-
-
-def _json(status: int, body: object) -> Answer:
-    return Answer(status, {"content-type": JSON}, orjson.dumps(body))
 
 
 class _Response:

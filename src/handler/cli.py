@@ -130,7 +130,7 @@ def _print_settings(settings: Settings) -> None:
         value = getattr(settings, field_name)
         if field_name in settings.model_fields_set:
             print(f"  {field.alias}={'(set)' if is_secret(field) else value}")
-    unset = [name for name, field in setting_fields().items() if is_secret(field) and name not in os.environ]
+    unset = [name for name, field in setting_fields().items() if is_secret(field) and not os.environ.get(name)]
     print(f"  not set: {', '.join(unset) or 'none of the secrets'}\n\nChecks")
 
 

@@ -59,7 +59,8 @@ async def _start_demo(stack: AsyncExitStack, loopback: bool) -> Provider:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # The protocol is named because asyncio turns off Nagle only then, and a first token would wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
@@ -82,7 +83,7 @@ def _greet(settings: Settings, host: str, port: int, demo: Provider | None) -> N
     configured = [name for name, provider in settings.providers().items() if provider.configured]
     answers = ", ".join(configured) if demo is None else "the built-in demo model (set OPENAI_API_KEY or another key)"
     model = _example_model(configured)
-    key = "$WORKER_TOKEN" if settings.worker_token else "any"
+    key = "YOUR_WORKER_TOKEN" if settings.worker_token else "any"
     print(
         f"""Toolbridge on {url}, answered by {answers}. Paste one of these:
 

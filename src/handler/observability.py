@@ -66,6 +66,10 @@ class Observer:
         finally:
             self._log(request, record, response, started)
 
+    def crashed(self, request: HttpRequest) -> None:
+        """An exception that nobody expected, with its traceback."""
+        self._logger.exception(f"{request.method} {request.path} failed ({request.id})")
+
     def _log(self, request: HttpRequest, record: Record, response: SentResponse, started: float) -> None:
         level = logging.INFO if response.status < 500 and not record.error_kind else logging.WARNING
         if not self._logger.isEnabledFor(level):

@@ -92,7 +92,15 @@ def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+def _parse_keys(value: object) -> object:
+    keys = _parse_list(value)
+    if isinstance(keys, tuple) and not all(key.isascii() and key.isprintable() for key in keys):
+        raise ValueError("takes plain ASCII characters")
+    return keys
+
+
+Origins = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
 BaseUrl = Annotated[str | None, BeforeValidator(_parse_base_url)]
 Flag = Annotated[bool, BeforeValidator(_lower)]
 
@@ -163,7 +171,9 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
         "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
     )
-    allow_origins: Keys = _setting("ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any.")
+    allow_origins: Origins = _setting(
+        "ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any."
+    )
     server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(_lower)] = _setting(
         "SERVER_TOOLS_MODE",
         "error",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from bridge.catalog import Catalog
 from bridge.pipeline import Bridge
 from bridge.upstream.client import HttpUpstream
-from handler.app import App, Edge
+from handler.app import App
+from handler.endpoints import Edge
 from handler.observability import Observer, make_logger
 from handler.settings import SettingsError, load_settings
 
@@ -31,8 +33,10 @@ def bootstrap() -> App:
 
 def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> App:
     """The app for given settings; `demo` is the provider that answers when none is configured."""
+    routing, upstream = settings.routing(demo), HttpUpstream()
     edge = Edge(
-        bridge=Bridge(settings.routing(demo), HttpUpstream(), settings.tool_bridge_stream),
+        bridge=Bridge(routing, upstream, settings.tool_bridge_stream),
+        catalog=Catalog(routing, upstream),
         store=make_store(settings),
         observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
         tokens=settings.worker_token,

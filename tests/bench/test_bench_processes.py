@@ -15,7 +15,7 @@ from bench.cores import Cores, assign_cores, pinned
 from bench.processes import Command, StartError, running, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 PARENT = """
@@ -26,9 +26,9 @@ time.sleep(60)
 """
 
 
-def wait_for(condition: object, seconds: float = 20.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -80,8 +80,9 @@ def test_the_system_under_test_has_a_core_to_itself(
 def test_a_benchmark_that_is_told_to_stop_leaves_nothing_running(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", "--quick", "--history", str(tmp_path / "history.jsonl")]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        wait_for(lambda: "first tokens" in process.stderr.readline())  # type: ignore[union-attr]
+        lines = process.stderr
+        assert lines is not None
+        wait_for(lambda: "first tokens" in lines.readline())
         started = psutil.Process(process.pid).children(recursive=True)
         assert len(started) >= 3
         process.send_signal(signal.SIGTERM)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.canonical.events import MessageEnd, StreamFailed, ToolUseStart
 from bridge.canonical.fold import fold, unfold
+from bridge.canonical.reading import Reading
 from bridge.errors import ErrorKind
 from bridge.protocols.anthropic.response import render_response
 from bridge.protocols.anthropic.stream import MessagesStreamEncoder
@@ -24,13 +25,26 @@ if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
 
+READING = Reading("acme")
 CASES = sorted((FIXTURES / "openai_chat").iterdir())
 BOTH_WAYS = [case for case in CASES if (case / "response.json").exists()]
 
 
-def decode(*pieces: bytes) -> list[StreamEvent]:
-    decoder = ChatStreamDecoder("acme")
+def decode(*pieces: bytes, reading: Reading = READING) -> list[StreamEvent]:
+    decoder = ChatStreamDecoder(reading)
     return [event for piece in pieces for event in decoder.feed(piece)] + decoder.close()
+
+
+def reading_of(case: Path) -> Reading:
+    """What the request of a case was, where that matters for its answer."""
+    path = case / "reading.json"
+    given = json.loads(path.read_text()) if path.exists() else {}
+    given["stop_sequences"] = tuple(given.get("stop_sequences", ()))
+    return Reading("acme", **given)
+
+
+def decode_case(case: Path, *pieces: bytes) -> list[StreamEvent]:
+    return decode(*pieces or [(case / "stream.sse").read_bytes()], reading=reading_of(case))
 
 
 def told(message: Message) -> dict[str, Any]:
@@ -48,20 +62,20 @@ def ids(cases: list[Path]) -> list[str]:
 @pytest.mark.req("C6.1", "C6.2", "R9")
 @pytest.mark.parametrize("case", CASES, ids=ids(CASES))
 def test_a_stream_amounts_to_the_expected_message(case: Path) -> None:
-    message = fold(decode((case / "stream.sse").read_bytes()))
+    message = fold(decode_case(case))
     assert told(message) == json.loads((case / "expected.json").read_text())
 
 
 @pytest.mark.req("C6.1")
 @pytest.mark.parametrize("case", BOTH_WAYS, ids=ids(BOTH_WAYS))
 def test_streaming_and_not_streaming_are_one_translation(case: Path) -> None:
-    streamed = fold(decode((case / "stream.sse").read_bytes()))
-    assert parse_response((case / "response.json").read_bytes(), "acme") == streamed
+    streamed = fold(decode_case(case))
+    assert parse_response((case / "response.json").read_bytes(), reading_of(case)) == streamed
 
 
 @pytest.mark.parametrize("case", CASES, ids=ids(CASES))
 def test_unfolding_a_message_folds_back(case: Path) -> None:
-    message = fold(decode((case / "stream.sse").read_bytes()))
+    message = fold(decode_case(case))
     assert fold(unfold(message)) == message
 
 
@@ -72,16 +86,16 @@ def test_any_split_of_the_bytes_gives_the_same_events(case: Path, data: st.DataO
     stream = (case / "stream.sse").read_bytes()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
     pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    assert decode(*pieces) == decode(stream)
+    assert decode_case(case, *pieces) == decode_case(case)
 
 
 @pytest.mark.req("C11")
 @pytest.mark.parametrize("case", CASES, ids=ids(CASES))
 def test_truncation_anywhere_ends_legally(case: Path) -> None:
     stream = (case / "stream.sse").read_bytes()
-    whole = decode(stream)
+    whole = decode_case(case)
     for cut in range(0, len(stream), 7):
-        events = decode(stream[:cut])
+        events = decode_case(case, stream[:cut])
         encoded = MessagesStreamEncoder("msg_1", "m").encode(events)
         assert isinstance(events[-1], MessageEnd | StreamFailed)
         assert sum(isinstance(event, MessageEnd | StreamFailed) for event in events) == 1
@@ -104,6 +118,10 @@ def test_truncation_anywhere_ends_legally(case: Path) -> None:
         (b"<html><body>Bad gateway</body></html>", "cut off"),
         (b'data: {"hello": 1}\n\n', "shape of a chat completion"),
         (b"data: [1, 2]\n\n", "shape of a chat completion"),
+        (b'data: {"object": "error", "message": "vLLM says no", "code": 400}\n\n', "vLLM says no"),
+        (b'data: {"detail": "not found"}\n\n', "not found"),
+        (b'data: {"choices": [], "error": {"message": "upstream died", "code": 502}}\n\n', "upstream died"),
+        (b'data: {"choices": [{"delta": {}, "finish_reason": "error"}]}\n\ndata: [DONE]\n\n', "gave up"),
         (b'data: {"choices": [17]}\n\n', "shape of a chat completion"),
         (b'data: {"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]}\n\n', "without a name"),
         (b'data: {"error": {"message": "quota used up", "code": 429}}\n\n', "quota used up"),
@@ -160,7 +178,7 @@ def test_calls_of_sloppy_servers_come_out_whole(deltas: list[dict[str, Any]]) ->
 
 @pytest.mark.req("C6.2")
 def test_the_head_call_streams_while_others_wait() -> None:
-    decoder = ChatStreamDecoder("acme")
+    decoder = ChatStreamDecoder(READING)
     first = decoder.feed(chunk(call(0, "a", "f", "")))
     waiting = decoder.feed(chunk(call(1, "b", "g", '{"n":2}')))
     streaming = decoder.feed(chunk(call(0, None, None, '{"n":')))

@@ -192,19 +192,23 @@ def test_a_body_that_is_no_request_is_a_400(bridge_url: str, body: bytes) -> Non
             429,
             "rate_limit_error",
         ),
-        ({"status": 500, "body": "<html>oops</html>"}, 502, "api_error"),
-        ({"status": 503, "json": [{"error": {"message": "busy"}}]}, 502, "overloaded_error"),
+        ({"status": 500, "body": "<html>oops</html>"}, 500, "api_error"),
+        ({"status": 503, "json": [{"error": {"message": "busy"}}]}, 529, "overloaded_error"),
         ({"body": "<html>login</html>"}, 502, "api_error"),
         ({"cut": "reset"}, 502, "api_error"),
         ({"json": {"error": {"message": "hidden in a 200", "code": 402}}}, 402, "billing_error"),
+        ({"sse": [{"error": {"message": "hidden in a stream", "code": 402}}]}, 402, "billing_error"),
+        ({"sse": [{"choices": [], "error": {"message": "like a usage chunk", "code": 429}}]}, 429, "rate_limit_error"),
+        ({"status": 408, "json": {"error": "too slow"}}, 504, "timeout_error"),
+        ({"status": 422, "json": {"detail": [{"loc": ["body"], "msg": "bad"}]}}, 400, "invalid_request_error"),
+        ({"status": 400, "json": {"object": "error", "message": "bare words"}}, 400, "invalid_request_error"),
+        ({"status": 413, "body": "too big"}, 413, "request_too_large"),
     ],
 )
 @pytest.mark.parametrize("streaming", [True, False])
 def test_an_upstream_failure_before_the_first_byte_is_an_http_error(
     bridge_url: str, upstream: ScriptedUpstream, reply: dict[str, Any], status: int, kind: str, streaming: bool
 ) -> None:
-    if streaming and "json" in reply and "status" not in reply:
-        reply = {"sse": [reply["json"]]}
     upstream.script = [{"reply": reply}]
     answer = ask(bridge_url, stream=streaming)
     error = answer.json()["error"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
+    from bridge.canonical.request import Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +43,19 @@ MediaSource: TypeAlias = Base64Source | UrlSource | FileSource
 
 
 @dataclass(frozen=True, slots=True)
+class Citation:
+    """Where a piece of an answer comes from."""
+
+    url: str
+    title: str | None = None
+    cited_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
     text: str
     cache: CacheMark | None = None
+    citations: tuple[Citation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +116,7 @@ class ToolChange:
 
     action: Literal["add", "remove"]
     tool_name: str
+    definition: Tool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from bridge.canonical.content import RedactedThinking, ServerBlock
+    from bridge.canonical.content import Citation, RedactedThinking, ServerBlock
     from bridge.errors import BridgeError
 
 StopReason: TypeAlias = Literal[
@@ -83,6 +83,11 @@ class InputDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class CitationDelta:
+    citation: Citation
+
+
+@dataclass(frozen=True, slots=True)
 class BlockStop:
     pass
 
@@ -105,5 +110,5 @@ class StreamFailed:
 
 
 BlockStart: TypeAlias = TextStart | ThinkingStart | ToolUseStart
-BlockDelta: TypeAlias = TextDelta | ThinkingDelta | SignatureDelta | InputDelta
+BlockDelta: TypeAlias = TextDelta | ThinkingDelta | SignatureDelta | InputDelta | CitationDelta
 StreamEvent: TypeAlias = MessageStart | BlockStart | WholeBlock | BlockDelta | BlockStop | MessageEnd | StreamFailed

@@ -11,6 +11,7 @@ from pydantic_core import from_json
 from bridge.canonical.content import RedactedThinking, ServerBlock, Text, Thinking, ToolUse
 from bridge.canonical.events import (
     BlockStop,
+    CitationDelta,
     InputDelta,
     MessageEnd,
     MessageStart,
@@ -27,6 +28,7 @@ from bridge.canonical.events import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from bridge.canonical.content import Citation
     from bridge.canonical.events import BlockStart, StreamEvent
     from bridge.canonical.json import JsonObject
 
@@ -59,17 +61,20 @@ def fold(events: Iterable[StreamEvent]) -> Message:
     start: BlockStart | None = None
     pieces: list[str] = []
     signature = ""
+    citations: list[Citation] = []
     for event in events:
         match event:
             case TextStart() | ThinkingStart() | ToolUseStart():
-                start, pieces, signature = event, [], ""
+                start, pieces, signature, citations = event, [], "", []
             case TextDelta(piece) | ThinkingDelta(piece) | InputDelta(piece):
                 pieces.append(piece)
             case SignatureDelta(piece):
                 signature += piece
+            case CitationDelta(citation):
+                citations.append(citation)
             case BlockStop():
                 if start is not None:
-                    content.append(_finished(start, "".join(pieces), signature))
+                    content.append(_finished(start, "".join(pieces), signature, tuple(citations)))
             case WholeBlock(block):
                 content.append(block)
             case MessageEnd():
@@ -83,10 +88,10 @@ def fold(events: Iterable[StreamEvent]) -> Message:
     raise UnfinishedMessageError("the stream ended without a MessageEnd")
 
 
-def _finished(start: BlockStart, text: str, signature: str) -> AnswerBlock:
+def _finished(start: BlockStart, text: str, signature: str, citations: tuple[Citation, ...]) -> AnswerBlock:
     match start:
         case TextStart():
-            return Text(text)
+            return Text(text, citations=citations)
         case ThinkingStart():
             return Thinking(text, signature)
         case ToolUseStart(tool_id, name):
@@ -100,8 +105,10 @@ def unfold(message: Message) -> Iterator[StreamEvent]:
     yield MessageStart(message.end.usage)
     for block in message.content:
         match block:
-            case Text(text):
-                yield from (TextStart(), TextDelta(text), BlockStop())
+            case Text(text, citations=citations):
+                yield from (TextStart(), TextDelta(text))
+                yield from map(CitationDelta, citations)
+                yield BlockStop()
             case Thinking(thinking, signature):
                 yield from (ThinkingStart(), ThinkingDelta(thinking))
                 if signature:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from bridge.canonical.content import Base64Source, Document, Image
+
 if TYPE_CHECKING:
     from bridge.canonical.content import Block, CacheMark, Text
     from bridge.canonical.json import JsonObject
@@ -81,4 +83,16 @@ class Request:
     user_id: str | None = None
     service_tier: str | None = None
     extras: JsonObject = field(default_factory=dict)
-    """Fields without a place here; a renderer that cannot express one reports it as a loss."""
+    """Fields of the request without a place here; a renderer that cannot express one reports it as a loss."""
+    unread: tuple[str, ...] = ()
+    """Fields inside messages and tools without a place here, by name."""
+
+
+def media_characters(request: Request) -> int:
+    """How much of a request is pictures and files: their size says nothing about tokens."""
+    blocks = [block for turn in request.turns for block in turn.content]
+    return sum(
+        len(block.source.data)
+        for block in blocks
+        if isinstance(block, Image | Document) and isinstance(block.source, Base64Source)
+    )

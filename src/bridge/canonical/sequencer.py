@@ -13,6 +13,7 @@ import orjson
 
 from bridge.canonical.events import (
     BlockStop,
+    CitationDelta,
     InputDelta,
     SignatureDelta,
     TextDelta,
@@ -23,6 +24,7 @@ from bridge.canonical.events import (
 )
 
 if TYPE_CHECKING:
+    from bridge.canonical.content import Citation
     from bridge.canonical.events import BlockDelta, StreamEvent
 
 MAX_HELD_CHARACTERS = 8 * 1024 * 1024
@@ -105,6 +107,10 @@ class BlockSequencer:
 
     def signature(self, piece: str, out: list[StreamEvent]) -> None:
         self._add(self._run_of(_ThinkingLane, out), SignatureDelta(piece), len(piece), out)
+
+    def citation(self, citation: Citation, out: list[StreamEvent]) -> None:
+        """A source of the text that was last said."""
+        self._add(self._run_of(_TextLane, out), CitationDelta(citation), len(citation.cited_text), out)
 
     def open_tool(self, key: int, tool_id: str, name: str, out: list[StreamEvent]) -> None:
         """A tool call begins; `key` names it in later pieces."""

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from bridge.canonical.fold import Message
     from bridge.canonical.json import JsonObject
+    from bridge.canonical.reading import Reading
     from bridge.canonical.request import Request
+    from bridge.canonical.target import Target
     from bridge.errors import BridgeError
     from bridge.ports import StreamDecoder, StreamEncoder
     from bridge.providers import ProtocolName
@@ -30,6 +32,9 @@ class Rendered(Protocol):
 
     @property
     def losses(self) -> tuple[str, ...]: ...
+
+    @property
+    def reading(self) -> Reading: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,9 @@ class ClientSide:
 class ServerSide:
     """A protocol as the bridge speaks it to providers."""
 
-    render_request: Callable[[Request, str], Rendered]
-    parse_response: Callable[[bytes, str], Message]
-    stream_decoder: Callable[[str], StreamDecoder]
+    render_request: Callable[[Request, Target], Rendered]
+    parse_response: Callable[[bytes, Reading], Message]
+    stream_decoder: Callable[[Reading], StreamDecoder]
     parse_error: Callable[[int, bytes, str, str | None], BridgeError]
 
 

@@ -68,6 +68,8 @@ class DynamoDbStore:
     def _failure(self, code: str) -> BridgeError:
         if code == "ResourceNotFoundException":
             return BridgeError(ErrorKind.API, f"the state table {self._table!r} does not exist (STATE_TABLE)")
+        if code == "NoRegionError":
+            return BridgeError(ErrorKind.API, "no AWS region is set (AWS_DEFAULT_REGION)")
         if code in ("AccessDeniedException", "NoCredentialsError", "UnrecognizedClientException"):
             return BridgeError(ErrorKind.API, f"the state table {self._table!r} may not be used ({code})")
         reason = "is throttled" if code in _THROTTLED else "does not answer"

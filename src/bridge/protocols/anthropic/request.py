@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from pydantic import ValidationError
 
@@ -30,15 +30,21 @@ MAX_REPORTED_PROBLEMS = 3
 
 def parse_request(body: bytes) -> Request:
     """The canonical request; a BridgeError that names the field if the body is not a Messages request."""
+    request = parse_countable(body)
+    if request.max_tokens is None:
+        raise invalid_request("max_tokens: Field required")
+    return request
+
+
+def parse_countable(body: bytes) -> Request:
+    """A request to count the tokens of: `max_tokens` is not asked for."""
     try:
         parsed = wire.MessagesRequest.model_validate_json(body)
     except ValidationError as error:
         raise _refusal(error) from None
-    if parsed.max_tokens is None:
-        raise invalid_request("max_tokens: Field required")
     return Request(
         model=parsed.model,
-        turns=tuple(Turn(message.role, _blocks(message.content)) for message in parsed.messages),
+        turns=tuple(_turn(index, message) for index, message in enumerate(parsed.messages)),
         max_tokens=parsed.max_tokens,
         system=tuple(canonical.Text(block.text, _cache(block)) for block in parsed.system or ()),
         tools=tuple(_tool(tool) for tool in parsed.tools or ()),
@@ -49,10 +55,11 @@ def parse_request(body: bytes) -> Request:
         top_k=parsed.top_k,
         stop_sequences=tuple(parsed.stop_sequences or ()),
         reasoning=_reasoning(parsed),
-        output_format=_output_format(parsed.output_config),
+        output_format=_output_format(parsed),
         user_id=_text((parsed.metadata or {}).get("user_id")),
         service_tier=parsed.service_tier,
         extras=parsed.model_extra or {},
+        unread=tuple(_unread(parsed)),
     )
 
 
@@ -68,8 +75,24 @@ def _path(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location) or "body"
 
 
-def _blocks(blocks: Iterable[wire.ContentBlock]) -> tuple[canonical.Block, ...]:
-    return tuple(_block(block) for block in blocks)
+def _turn(index: int, message: wire.Message) -> Turn:
+    if message.content is None and message.role != "system":
+        raise invalid_request(f"messages.{index}.content: Field required")
+    return Turn(message.role, tuple(_block(block) for block in message.content or ()))
+
+
+def _unread(request: wire.MessagesRequest) -> Iterable[str]:
+    """Names of fields inside messages and tools that the canonical form has no place for."""
+    names: dict[str, None] = {}
+    for message in request.messages:
+        names |= dict.fromkeys(f"message.{name}" for name in message.model_extra or ())
+        for block in message.content or ():
+            if block.model_extra and not isinstance(block, wire.ServerBlock):
+                names |= dict.fromkeys(f"{block.type}.{name}" for name in block.model_extra)
+    for tool in request.tools or ():
+        if tool.model_extra and isinstance(tool, wire.CustomTool):
+            names |= dict.fromkeys(f"tool.{name}" for name in tool.model_extra)
+    return names
 
 
 def _block(block: wire.ContentBlock) -> canonical.Block:
@@ -91,11 +114,17 @@ def _block(block: wire.ContentBlock) -> canonical.Block:
         case wire.RedactedThinkingBlock():
             return canonical.RedactedThinking(block.data)
         case wire.ToolChangeBlock():
-            return canonical.ToolChange("add" if block.type == "tool_addition" else "remove", block.tool.name)
+            return _tool_change(block)
         case wire.ServerBlock():
             return canonical.ServerBlock(block.type, block.model_dump(mode="json", exclude_unset=True))
         case _:
             assert_never(block)
+
+
+def _tool_change(block: wire.ToolChangeBlock) -> canonical.ToolChange:
+    action: Literal["add", "remove"] = "add" if block.type == "tool_addition" else "remove"
+    definition = _custom_tool(block.tool.definition) if block.tool.definition else None
+    return canonical.ToolChange(action, definition.name if definition else block.tool.name, definition)
 
 
 def _tool_result(block: wire.ToolResultBlock) -> canonical.ToolResult:
@@ -160,6 +189,10 @@ def _cache(block: wire.Cacheable) -> canonical.CacheMark | None:
 def _tool(tool: wire.CustomTool | wire.TypedTool) -> Tool | ServerTool:
     if isinstance(tool, wire.TypedTool):
         return ServerTool(tool.type, tool.name, tool.model_extra or {})
+    return _custom_tool(tool)
+
+
+def _custom_tool(tool: wire.CustomTool) -> Tool:
     return Tool(
         name=tool.name,
         input_schema=tool.input_schema,
@@ -179,23 +212,28 @@ def _tool_choice(choice: wire.ToolChoice | None) -> ToolChoice | None:
 
 
 def _reasoning(request: wire.MessagesRequest) -> Reasoning:
-    """What `thinking`, `output_config.effort` and `metadata.castari.reasoning` say together; the last wins."""
-    thinking, config = request.thinking, request.output_config
-    enabled = None if thinking is None else thinking.type != "disabled"
-    effort = config.effort if config else None
-    budget = thinking.budget_tokens if thinking and thinking.type == "enabled" else None
+    """What `thinking`, the effort (the newest turn's wins) and `metadata.castari.reasoning` say together."""
+    thinking = request.thinking
     castari = _object(_object((request.metadata or {}).get("castari")).get("reasoning"))
     wanted = castari.get("max_tokens")
+    budget = thinking.budget_tokens if thinking and thinking.type == "enabled" else None
     return Reasoning(
-        enabled=True if castari else enabled,
-        effort=_text(castari.get("effort")) or effort,
+        enabled=True if castari else None if thinking is None else thinking.type != "disabled",
+        effort=_text(castari.get("effort")) or _effort(request),
         budget_tokens=wanted if isinstance(wanted, int) else budget,
         exclude=castari.get("exclude") is True,
     )
 
 
-def _output_format(config: wire.OutputConfig | None) -> OutputFormat | None:
-    return OutputFormat(config.format.schema_) if config and config.format else None
+def _effort(request: wire.MessagesRequest) -> str | None:
+    configs = (request.output_config, *(message.output_config for message in request.messages))
+    return next((config.effort for config in reversed(configs) if config and config.effort), None)
+
+
+def _output_format(request: wire.MessagesRequest) -> OutputFormat | None:
+    config = request.output_config
+    chosen = (config.format if config else None) or request.output_format
+    return OutputFormat(chosen.schema_) if chosen else None
 
 
 def _object(value: JsonValue) -> JsonObject:

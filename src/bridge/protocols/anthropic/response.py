@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 from bridge.canonical.content import RedactedThinking, ServerBlock, Text, Thinking, ToolUse
 
 if TYPE_CHECKING:
+    from bridge.canonical.content import Citation
     from bridge.canonical.events import Usage
     from bridge.canonical.fold import AnswerBlock, Message
     from bridge.canonical.json import JsonObject
@@ -37,8 +38,10 @@ def render_envelope(message_id: str, model: str) -> JsonObject:
 
 def render_block(block: AnswerBlock) -> JsonObject:
     match block:
-        case Text(text):
+        case Text(text, citations=()):
             return {"type": "text", "text": text}
+        case Text(text, citations=citations):
+            return {"type": "text", "text": text, "citations": [render_citation(citation) for citation in citations]}
         case ToolUse(tool_id, name, arguments):
             return {"type": "tool_use", "id": tool_id, "name": name, "input": arguments}
         case Thinking(thinking, signature):
@@ -51,10 +54,24 @@ def render_block(block: AnswerBlock) -> JsonObject:
             assert_never(block)
 
 
-def render_usage(usage: Usage) -> JsonObject:
+def render_citation(citation: Citation) -> JsonObject:
     return {
+        "type": "web_search_result_location",
+        "url": citation.url,
+        "title": citation.title,
+        "cited_text": citation.cited_text,
+        "encrypted_index": "",
+    }
+
+
+def render_usage(usage: Usage) -> JsonObject:
+    """The full shape: some clients break on a usage that lacks what Anthropic always sends."""
+    said: JsonObject = {
         "input_tokens": usage.input_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
         "cache_read_input_tokens": usage.cache_read_tokens,
         "output_tokens": usage.output_tokens,
     }
+    if usage.reasoning_tokens:
+        said["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return said

@@ -17,7 +17,7 @@ import orjson
 from bridge.canonical import events
 from bridge.canonical.content import Text, Thinking, ToolUse
 from bridge.protocols.anthropic.errors import render_error
-from bridge.protocols.anthropic.response import render_block, render_envelope, render_usage
+from bridge.protocols.anthropic.response import render_block, render_citation, render_envelope, render_usage
 from bridge.sse import encode_event
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ _NEXT: dict[tuple[_State, type[StreamEvent]], _State] = {
     (_State.BLOCK, events.ThinkingDelta): _State.BLOCK,
     (_State.BLOCK, events.SignatureDelta): _State.BLOCK,
     (_State.BLOCK, events.InputDelta): _State.BLOCK,
+    (_State.BLOCK, events.CitationDelta): _State.BLOCK,
     (_State.BLOCK, events.BlockStop): _State.MESSAGE,
     (_State.BLOCK, events.StreamFailed): _State.OVER,
 }
@@ -111,6 +112,9 @@ class MessagesStreamEncoder:
                 return self._block_start(render_block(ToolUse(tool_id, name, {})))
             case events.WholeBlock(block):
                 return self._block_start(render_block(block)) + self._block_stop()
+            case events.CitationDelta(citation):
+                delta: JsonObject = {"type": "citations_delta", "citation": render_citation(citation)}
+                return _event({"type": "content_block_delta", "index": self._index, "delta": delta})
             case events.MessageEnd():
                 return _message_end(event)
             case events.StreamFailed(error):

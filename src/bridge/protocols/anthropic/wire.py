@@ -134,8 +134,25 @@ class RedactedThinkingBlock(Wire):
     data: str
 
 
+class CustomTool(Cacheable):
+    name: str = Field(min_length=1)
+    input_schema: dict[str, JsonValue]
+    type: Literal["custom"] | None = None
+    description: str | None = None
+    strict: bool | None = None
+    defer_loading: bool | None = None
+
+
+class TypedTool(Wire):
+    type: str
+    name: str = ""
+
+
 class ChangedTool(Wire):
-    name: str
+    """A tool by reference, or its definition in place."""
+
+    name: str = ""
+    definition: CustomTool | None = None
 
 
 class ToolChangeBlock(Cacheable):
@@ -162,23 +179,20 @@ ContentBlock = Annotated[
 ]
 
 
+class OutputFormat(Wire):
+    type: Literal["json_schema"]
+    schema_: dict[str, JsonValue] = Field(alias="schema")
+
+
+class OutputConfig(Wire):
+    effort: str | None = None
+    format: OutputFormat | None = None
+
+
 class Message(Wire):
     role: Literal["user", "assistant", "system"]
-    content: Annotated[list[ContentBlock], BeforeValidator(_as_blocks)]
-
-
-class CustomTool(Cacheable):
-    name: str = Field(min_length=1)
-    input_schema: dict[str, JsonValue]
-    type: Literal["custom"] | None = None
-    description: str | None = None
-    strict: bool | None = None
-    defer_loading: bool | None = None
-
-
-class TypedTool(Wire):
-    type: str
-    name: str = ""
+    content: Annotated[list[ContentBlock], BeforeValidator(_as_blocks)] | None = None
+    output_config: OutputConfig | None = None
 
 
 def _tool_kind(tool: Any) -> str:
@@ -198,19 +212,9 @@ class ToolChoice(Wire):
 
 
 class Thinking(Wire):
-    type: Literal["enabled", "disabled", "adaptive"]
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: int | None = None
     display: str | None = None
-
-
-class OutputFormat(Wire):
-    type: Literal["json_schema"]
-    schema_: dict[str, JsonValue] = Field(alias="schema")
-
-
-class OutputConfig(Wire):
-    effort: str | None = None
-    format: OutputFormat | None = None
 
 
 class MessagesRequest(Wire):
@@ -227,5 +231,6 @@ class MessagesRequest(Wire):
     stop_sequences: list[str] | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
     metadata: dict[str, JsonValue] | None = None
     service_tier: str | None = None

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.errors import BridgeError, ErrorKind, kind_for_status
+from bridge.errors import BridgeError, ErrorKind, broken_upstream, kind_for_status
+from bridge.protocols.openai_chat.overflow import context_overflow
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.protocols.openai_chat.wire import WireObject
 
 MAX_QUOTED_CHARACTERS = 500
+
+# What a status of a provider becomes: 408 and 503 have no place in Anthropic's table.
+_STATUS = {408: 504, 422: 400, 503: 529}
 
 _TYPE_NAMES = {
     ErrorKind.INVALID_REQUEST: "invalid_request_error",
@@ -48,42 +53,69 @@ def parse_error(status: int, body: bytes, provider: str, retry_after: str | None
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
         parsed = None
-    if isinstance(parsed, list) and parsed:  # Gemini wraps its errors in a list
-        parsed = parsed[0]
-    error = parsed.get("error", parsed) if isinstance(parsed, dict) else None
-    message, details = _message_of(error) if error else (_plain_text(body), None)
-    return BridgeError(
-        kind_for_status(status),
-        f"{provider} answered {status}: {message or 'no further explanation'}",
-        status=status if status < 500 or status == 529 else 502,
-        provider=provider,
-        provider_details=details,
-        retry_after=retry_after,
-    )
+    error = _error_of(parsed)
+    message, details = _message_of(error) if error is not None else (_plain_text(body), None)
+    told = f"{provider} answered {status}: {message or 'no further explanation'}"
+    return _error(_STATUS.get(status, status), message, told, provider, details, retry_after)
 
 
-def parse_error_object(error: JsonValue, provider: str) -> BridgeError:
-    """An error that came inside an answer which began well."""
+def error_in_chunk(chunk: WireObject, provider: str) -> BridgeError:
+    """An error where an answer should be: inside a stream, or as the body of a 200."""
+    error = _error_of(chunk)
+    if error is None:
+        return broken_upstream("the answer does not have the shape of a chat completion", provider)
     code = error.get("code") if isinstance(error, dict) else None
     status = code if isinstance(code, int) and 400 <= code <= 599 else 502
     message, details = _message_of(error)
+    told = f"{provider}: {message or 'an error without explanation'}"
+    return _error(_STATUS.get(status, status), message, told, provider, details, None)
+
+
+def _error(
+    status: int, message: str, told: str, provider: str, details: JsonValue, retry_after: str | None
+) -> BridgeError:
+    kind = kind_for_status(status)
+    overflow = context_overflow(message, details) if status in (400, 413, 422, 500, 502) else None
+    if overflow is not None:
+        kind, status, told = ErrorKind.INVALID_REQUEST, 400, f"{overflow} ({told})"
+    hopeless = isinstance(details, dict) and "insufficient_quota" in (details.get("code"), details.get("type"))
     return BridgeError(
-        kind_for_status(status),
-        f"{provider}: {message or 'an error without explanation'}",
+        kind,
+        told,
         status=status,
         provider=provider,
         provider_details=details,
+        retry_after=retry_after,
+        retryable=False if hopeless else None,
     )
+
+
+def _error_of(parsed: JsonValue) -> JsonValue:
+    """The error inside a body: wrapped, in a list (Gemini), bare (Mistral, vLLM), or under `detail`."""
+    match parsed:
+        case [first, *_]:
+            return _error_of(first)
+        case {"error": error} if error:
+            return error
+        case {"object": "error"} | {"message": str()}:
+            return parsed
+        case {"detail": detail} if detail:
+            return detail
+    return None
 
 
 def _message_of(error: JsonValue) -> tuple[str, JsonValue]:
     if not isinstance(error, dict):
-        return str(error)[:MAX_QUOTED_CHARACTERS], None
+        text = error if isinstance(error, str) else orjson.dumps(error).decode()
+        return text[:MAX_QUOTED_CHARACTERS], None
     message = error.get("message") or error.get("detail") or ""
-    details = {
+    details: JsonObject = {
         key: value for key in ("type", "code", "param", "status") if isinstance(value := error.get(key), str | int)
     }
-    return str(message)[:MAX_QUOTED_CHARACTERS], dict(details) or None
+    metadata = error.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("raw"):  # what OpenRouter's provider said
+        message = f"{message}: {metadata['raw']}"
+    return str(message)[:MAX_QUOTED_CHARACTERS], details or None
 
 
 def _plain_text(body: bytes) -> str:

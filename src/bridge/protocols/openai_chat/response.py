@@ -8,23 +8,27 @@ import orjson
 
 from bridge.canonical.fold import fold
 from bridge.errors import broken_upstream
+from bridge.protocols.openai_chat.delta import loads_leniently
 from bridge.protocols.openai_chat.stream import ChatStreamDecoder
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
+    from bridge.canonical.reading import Reading
     from bridge.protocols.openai_chat.wire import WireObject
 
 
-def parse_response(body: bytes, provider: str) -> Message:
+def parse_response(body: bytes, reading: Reading) -> Message:
     """The message that a chat completion holds."""
     try:
         completion = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise broken_upstream("the answer is not JSON; check the base URL", provider) from None
+        completion = loads_leniently(body)
+    if completion is None:
+        raise broken_upstream("the answer is not JSON; check the base URL", reading.provider)
     if not isinstance(completion, dict):
-        raise broken_upstream("the answer is not a chat completion", provider)
-    decoder = ChatStreamDecoder(provider)
+        raise broken_upstream("the answer is not a chat completion", reading.provider)
+    decoder = ChatStreamDecoder(reading)
     events: list[StreamEvent] = []
     decoder.feed_chunk(_as_chunk(completion), events)
     events += decoder.close()
@@ -40,5 +44,6 @@ def _as_chunk(completion: WireObject) -> WireObject:
                 message["tool_calls"] = [
                     call | {"index": index} if isinstance(call, dict) else call for index, call in enumerate(calls)
                 ]
-            return completion | {"choices": [choice | {"delta": message}]}
+            finish = choice.get("finish_reason") or "stop"
+            return completion | {"choices": [choice | {"delta": message, "finish_reason": finish}]}
     return completion

@@ -14,26 +14,32 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed
+from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, Usage
 from bridge.canonical.fold import parse_arguments
 from bridge.canonical.sequencer import BlockSequencer, SequenceError
 from bridge.errors import BridgeError, broken_upstream
-from bridge.protocols.openai_chat.errors import parse_error_object
+from bridge.protocols.openai_chat.delta import (
+    citations,
+    is_thought,
+    loads_leniently,
+    parts_of,
+    reasoning_text,
+    without_thought_tags,
+)
+from bridge.protocols.openai_chat.errors import error_in_chunk
+from bridge.protocols.openai_chat.finish import FAILED_REASONS, stop_reason
+from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
 from bridge.protocols.openai_chat.usage import parse_usage
 from bridge.sse import EventTooLargeError, SseParser
 
 if TYPE_CHECKING:
-    from bridge.canonical.events import StopReason, StreamEvent, Usage
+    from bridge.canonical.events import StreamEvent
     from bridge.canonical.json import JsonValue
+    from bridge.canonical.reading import Reading
     from bridge.protocols.openai_chat.wire import WireObject
 
-_STOP_REASONS: dict[str, StopReason] = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "tool_calls": "tool_use",
-    "function_call": "tool_use",
-    "content_filter": "refusal",
-}
+CHARACTERS_PER_TOKEN = 4
+LEGACY_CALL = -2
 
 
 class _State(Enum):
@@ -50,14 +56,16 @@ _OVER = frozenset({_State.ENDED, _State.FAILED})
 class ChatStreamDecoder:
     """`feed` bytes of the stream and `close` at their end; events come out as soon as they can be said."""
 
-    def __init__(self, provider: str) -> None:
-        self._provider = provider
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
         self._sse = SseParser()
         self._state = _State.AWAITING
         self._blocks = BlockSequencer()
         self._calls = _CallKeys()
+        self._tags = ReasoningTags(reading.reasoning_tags) if reading.reasoning_tags else None
         self._usage: Usage | None = None
-        self._finish_reason: str | None = None
+        self._characters = 0
+        self._finish: WireObject = {}
         self._refused = False
 
     def feed(self, data: bytes) -> list[StreamEvent]:
@@ -94,52 +102,82 @@ class ChatStreamDecoder:
     def _event(self, data: bytes, out: list[StreamEvent]) -> None:
         if self._state in _OVER:
             return
-        if data == b"[DONE]":
+        if data.startswith(b"[DONE]"):
             self._end(out)
             return
         try:
             chunk = orjson.loads(data)
         except orjson.JSONDecodeError:
+            chunk = loads_leniently(data)
+        if chunk is None:
             self._fail(self._broken("the stream holds something that is not JSON"), out)
             return
         self.feed_chunk(chunk, out)
 
     def _chunk(self, chunk: WireObject, out: list[StreamEvent]) -> None:
-        error = chunk.get("error")
-        if error:
-            self._fail(parse_error_object(error, self._provider), out)
+        choices = chunk.get("choices")
+        if chunk.get("error") or choices is None:
+            self._fail(error_in_chunk(chunk, self._reading.provider), out)
             return
         if self._state is _State.AWAITING:
-            out.append(MessageStart())
+            out.append(MessageStart(Usage(input_tokens=self._reading.estimated_input_tokens, estimated=True)))
             self._state = _State.OPEN
         usage = chunk.get("usage")
         if usage:
             self._usage = parse_usage(usage)
-        choices = chunk["choices"]
-        if not choices:
-            return
-        choice = choices[0]
+        if choices:
+            self._choice(choices[0], out)
+
+    def _choice(self, choice: WireObject, out: list[StreamEvent]) -> None:
         delta = choice.get("delta")
         if delta:
             self._delta(delta, out)
-        reason = choice.get("finish_reason")
-        if reason:
-            self._finish_reason = reason
+        if choice.get("usage"):
+            self._usage = parse_usage(choice["usage"])
+        if choice.get("finish_reason"):
+            self._finish = choice
             self._state = _State.FINISHED
 
     def _delta(self, delta: WireObject, out: list[StreamEvent]) -> None:
-        reasoning = delta.get("reasoning_content") or delta.get("reasoning")
+        reasoning = reasoning_text(delta)
         if reasoning:
+            self._characters += len(reasoning)
             self._blocks.thinking(reasoning, out)
         content = delta.get("content")
         if content:
-            self._blocks.text(content, out)
+            self._content(content, delta, out)
         refusal = delta.get("refusal")
         if refusal:
             self._refused = True
             self._blocks.text(refusal, out)
         for call in delta.get("tool_calls") or ():
             self._tool_call(call, out)
+        if delta.get("function_call"):
+            self._tool_call({"index": LEGACY_CALL, "function": delta["function_call"]}, out)
+        for citation in citations(delta):
+            self._blocks.citation(citation, out)
+
+    def _content(self, content: str | list[WireObject], delta: WireObject, out: list[StreamEvent]) -> None:
+        if not isinstance(content, str):
+            for kind, piece in parts_of(content):
+                self._say(kind, piece, out)
+        elif "extra_content" in delta and is_thought(delta):
+            self._say("thinking", without_thought_tags(content), out)
+        elif self._tags is not None:
+            for kind, piece in self._tags.feed(content):
+                self._say(kind, piece, out)
+        else:
+            self._characters += len(content)
+            self._blocks.text(content, out)
+
+    def _say(self, kind: str, piece: str, out: list[StreamEvent]) -> None:
+        if not piece:
+            return
+        self._characters += len(piece)
+        if kind == "thinking":
+            self._blocks.thinking(piece, out)
+        else:
+            self._blocks.text(piece, out)
 
     def _tool_call(self, call: WireObject, out: list[StreamEvent]) -> None:
         function: WireObject = call.get("function") or {}
@@ -148,34 +186,37 @@ class ChatStreamDecoder:
         if is_new:
             if not name:
                 raise SequenceError("a tool call began without a name")
-            self._blocks.open_tool(key, tool_id, name, out)
+            self._blocks.open_tool(key, tool_id, self._reading.tool_names.get(name, name), out)
         arguments = function.get("arguments")
         if arguments:
             piece = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
+            self._characters += len(piece)
             self._blocks.arguments(key, piece, out)
 
     def _end(self, out: list[StreamEvent]) -> None:
         if self._state is _State.AWAITING:
             self._fail(self._broken("the stream ended without an answer"), out)
             return
-        reason = self._stop_reason()
+        raw_reason = self._finish.get("finish_reason")
+        if raw_reason in FAILED_REASONS:
+            self._fail(self._broken(f"the provider gave up on the answer ({raw_reason})"), out)
+            return
+        reason, sequence = stop_reason(
+            self._finish, self._reading.stop_sequences, has_tools=bool(self._blocks.tools), refused=self._refused
+        )
         if reason != "max_tokens" and (bad := self._malformed_call()):
             self._fail(self._broken(f"the arguments of the tool call {bad!r} are not a JSON object"), out)
             return
+        if self._tags is not None:
+            for kind, piece in self._tags.close():
+                self._say(kind, piece, out)
         self._blocks.finish(out)
-        usage = self._usage or parse_usage({})
-        out.append(MessageEnd(reason, usage, raw_reason=self._finish_reason))
+        out.append(MessageEnd(reason, self._usage or self._estimated_usage(), sequence, raw_reason))
         self._state = _State.ENDED
 
-    def _stop_reason(self) -> StopReason:
-        if self._refused:
-            return "refusal"
-        reason = _STOP_REASONS.get(self._finish_reason or "", "end_turn")
-        if reason == "tool_use" and not self._blocks.tools:
-            return "end_turn"
-        if reason == "end_turn" and self._blocks.tools:
-            return "tool_use"
-        return reason
+    def _estimated_usage(self) -> Usage:
+        output = max(1, self._characters // CHARACTERS_PER_TOKEN)
+        return Usage(self._reading.estimated_input_tokens, output, estimated=True)
 
     def _malformed_call(self) -> str | None:
         for tool in self._blocks.tools:
@@ -186,7 +227,7 @@ class ChatStreamDecoder:
         return None
 
     def _broken(self, message: str) -> BridgeError:
-        return broken_upstream(message, self._provider)
+        return broken_upstream(message, self._reading.provider)
 
     def _fail(self, error: BridgeError, out: list[StreamEvent]) -> None:
         self._state = _State.FAILED

@@ -15,7 +15,8 @@ def parse_usage(usage: JsonObject) -> Usage:
     prompt_details = _object(usage.get("prompt_tokens_details"))
     completion_details = _object(usage.get("completion_tokens_details"))
     prompt = _count(usage.get("prompt_tokens"))
-    read = min(_count(prompt_details.get("cached_tokens")), prompt)
+    cached = prompt_details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens")  # the latter: DeepSeek
+    read = min(_count(cached), prompt)
     written = min(_count(prompt_details.get("cache_write_tokens")), prompt - read)
     return Usage(
         input_tokens=prompt - read - written,

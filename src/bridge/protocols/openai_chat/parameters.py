@@ -1,0 +1,175 @@
+"""Sampling, limits, reasoning and output format -> chat parameters, by what the model takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from bridge.errors import invalid_request
+from bridge.protocols.openai_chat.schema import adapt_schema, fits_strict
+
+if TYPE_CHECKING:
+    from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.canonical.request import Reasoning, Request
+    from bridge.protocols.openai_chat.content import Losses
+    from bridge.traits import Traits
+
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_BUDGETS = ((1024, "minimal"), (4096, "low"), (16384, "medium"))
+MAX_USER_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRenderer:
+    """Renders the parameters of one request."""
+
+    traits: Traits
+    losses: Losses
+
+    def render(self, request: Request, *, has_tools: bool) -> JsonObject:
+        body: JsonObject = {}
+        self._limits(request, body)
+        self._sampling(request, body)
+        self._reasoning(request, body, has_tools)
+        self._format(request, body)
+        self._identity(request, body)
+        for name in (*request.extras, *request.unread):
+            self.losses.add(f"{name}: this upstream has nothing like it")
+        return body
+
+    def _limits(self, request: Request, body: JsonObject) -> None:
+        most, wanted = self.traits.max_output_tokens, request.max_tokens
+        if wanted is not None:
+            if most is not None and wanted > most:
+                self.losses.add(f"max_tokens: {wanted} lowered to {most}, the most this model takes")
+                wanted = most
+            body[self.traits.max_tokens_field] = wanted
+        stops = list(request.stop_sequences)
+        if len(stops) > self.traits.stop_limit:
+            self.losses.add(f"stop_sequences: only the first {self.traits.stop_limit} of {len(stops)}")
+            stops = stops[: self.traits.stop_limit]
+        if stops:
+            self._set("stop", list(stops), body, "stop_sequences")
+
+    def _sampling(self, request: Request, body: JsonObject) -> None:
+        for name, value in (
+            ("temperature", request.temperature),
+            ("top_p", request.top_p),
+            ("top_k", request.top_k),
+        ):
+            if value is not None:
+                self._set(name, value, body, name)
+
+    def _set(self, name: str, value: JsonValue, body: JsonObject, told_as: str) -> None:
+        if name in self.traits.unsupported:
+            self.losses.add(f"{told_as}: this model does not take it")
+        else:
+            body[name] = value
+
+    def _reasoning(self, request: Request, body: JsonObject, has_tools: bool) -> None:
+        reasoning = request.reasoning
+        match self.traits.reasoning:
+            case "openrouter":
+                if said := _openrouter_reasoning(reasoning):
+                    body["reasoning"] = said
+            case "deepseek":
+                self._deepseek(request, body)
+            case "effort" | "gemini":
+                self._effort(reasoning, body, has_tools)
+            case "none":
+                if _level(reasoning) not in (None, "none"):
+                    self.losses.add("thinking: this model does not reason on request")
+
+    def _effort(self, reasoning: Reasoning, body: JsonObject, has_tools: bool) -> None:
+        level = _level(reasoning)
+        if has_tools and self.traits.tools_with_reasoning == "never":
+            raise invalid_request(
+                "tools: OpenAI serves this model with tools only on its Responses API; choose another model"
+            )
+        if has_tools and self.traits.tools_with_reasoning == "none_only":
+            if level not in (None, "none"):
+                self.losses.add("thinking: OpenAI refuses reasoning together with tools on chat completions")
+            body["reasoning_effort"] = "none"
+        elif level == "none":
+            if self.traits.effort_off:
+                body["reasoning_effort"] = self.traits.effort_off
+            else:
+                self.losses.add("thinking: this model cannot be kept from reasoning")
+        elif level is not None:
+            body["reasoning_effort"] = self._nearest(level)
+
+    def _nearest(self, level: str) -> str:
+        """The accepted effort that is closest, rather lower than higher."""
+        if level in self.traits.efforts:
+            return level
+        rank = _EFFORTS.index(level)
+        accepted = [effort for effort in self.traits.efforts if effort != "none"]
+        nearest = min(accepted, key=lambda effort: (abs(_EFFORTS.index(effort) - rank), _EFFORTS.index(effort)))
+        self.losses.add(f"effort: {level} becomes {nearest}, the nearest this model takes")
+        return nearest
+
+    def _deepseek(self, request: Request, body: JsonObject) -> None:
+        level = _level(request.reasoning)
+        choice = request.tool_choice
+        if choice is not None and choice.mode in ("any", "tool"):
+            if level not in (None, "none"):
+                self.losses.add("thinking: DeepSeek refuses it together with a forced tool")
+            body["thinking"] = {"type": "disabled"}
+        elif level == "none":
+            body["thinking"] = {"type": "disabled"}
+        elif level is not None:
+            body |= {"thinking": {"type": "enabled"}, "reasoning_effort": self._nearest(level)}
+
+    def _format(self, request: Request, body: JsonObject) -> None:
+        if request.output_format is None:
+            return
+        strict = self.traits.strict and fits_strict(request.output_format.schema)
+        schema, losses = adapt_schema(request.output_format.schema, "strict" if strict else self.traits.schema)
+        for loss in losses:
+            self.losses.add(loss)
+        json_schema: JsonObject = {"name": "output", "schema": schema}
+        if strict:
+            json_schema["strict"] = True
+        body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
+
+    def _identity(self, request: Request, body: JsonObject) -> None:
+        if request.user_id and "user" not in self.traits.unsupported:
+            body["user"] = _bounded_user(request.user_id)
+        if request.service_tier is None:
+            return
+        if self.traits.service_tier:
+            body["service_tier"] = "default" if request.service_tier == "standard_only" else request.service_tier
+        elif request.service_tier != "auto":
+            self.losses.add("service_tier: this upstream has none")
+
+
+def _bounded_user(user_id: str) -> str:
+    """Clients put whole JSON objects here: what is too long becomes a digest, the same for the same user."""
+    return user_id if len(user_id) <= MAX_USER_CHARACTERS else sha256(user_id.encode()).hexdigest()
+
+
+def _level(reasoning: Reasoning) -> str | None:
+    """How much thinking is asked for, on one scale; None when nothing was said."""
+    if reasoning.enabled is False:
+        return "none"
+    if reasoning.effort in _EFFORTS:
+        return reasoning.effort
+    if reasoning.budget_tokens is not None:
+        return next((level for most, level in _BUDGETS if reasoning.budget_tokens <= most), "high")
+    return None
+
+
+def _openrouter_reasoning(reasoning: Reasoning) -> JsonObject:
+    said: JsonObject = {}
+    if reasoning.enabled is False:
+        said["enabled"] = False
+    elif reasoning.budget_tokens is not None:
+        said["max_tokens"] = reasoning.budget_tokens
+    elif reasoning.effort is not None:
+        said["effort"] = reasoning.effort
+    elif reasoning.enabled:
+        said["enabled"] = True
+    if reasoning.exclude:
+        said["exclude"] = True
+    return said

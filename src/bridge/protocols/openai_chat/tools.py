@@ -1,0 +1,133 @@
+"""Tools and tool choice -> function tools."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, assert_never
+
+from bridge.canonical import content as canonical
+from bridge.canonical.request import ServerTool, Tool
+from bridge.errors import invalid_request
+from bridge.protocols.openai_chat.schema import adapt_schema, fits_strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.canonical.request import Request, ToolChoice
+    from bridge.protocols.openai_chat.content import Losses
+    from bridge.protocols.openai_chat.naming import Renaming
+    from bridge.traits import Traits
+
+
+def declared_tools(request: Request) -> list[Tool]:
+    """The tools that the model may know now: deferred ones only once something referred to them."""
+    removed, wanted, added = _changes(request)
+    tools = [tool for tool in request.tools if isinstance(tool, Tool)]
+    known = {tool.name for tool in tools}
+    tools += [tool for tool in added if tool.name not in known]
+    return [tool for tool in tools if tool.name not in removed and (not tool.deferred or tool.name in wanted)]
+
+
+def _changes(request: Request) -> tuple[set[str], set[str], list[Tool]]:
+    removed: set[str] = set()
+    wanted: set[str] = set()
+    added: list[Tool] = []
+    for block in (block for turn in request.turns for block in turn.content):
+        match block:
+            case canonical.ToolResult(content=content):
+                wanted.update(part.tool_name for part in content if isinstance(part, canonical.ToolReference))
+            case canonical.ToolUse(name=name):
+                wanted.add(name)
+            case canonical.ToolChange("add", name, definition):
+                wanted.add(name)
+                removed.discard(name)
+                added += [definition] if definition else []
+            case canonical.ToolChange("remove", name):
+                removed.add(name)
+            case canonical.ServerBlock("tool_search_tool_result", raw):
+                wanted.update(_found_by_search(raw))
+    return removed, wanted, added
+
+
+def _found_by_search(raw: JsonObject) -> Iterable[str]:
+    match raw:
+        case {"content": {"tool_references": [*references]}}:
+            return [str(reference["tool_name"]) for reference in references if isinstance(reference, dict)]
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRenderer:
+    """Renders the tools of one request."""
+
+    traits: Traits
+    names: Renaming
+    losses: Losses
+
+    def render(self, request: Request) -> JsonObject:
+        _refuse_server_tools(request)
+        tools = declared_tools(request)
+        if not tools:
+            return {}
+        if len(tools) > self.traits.tool_limit:
+            raise invalid_request(f"tools: {len(tools)} of them; this upstream takes {self.traits.tool_limit} at most")
+        said: JsonObject = {"tools": [self._tool(tool) for tool in tools]}
+        if request.tool_choice is not None:
+            said |= self._choice(request.tool_choice, tools)
+        return said
+
+    def _tool(self, tool: Tool) -> JsonValue:
+        function: JsonObject = {"name": self.names(tool.name)}
+        if tool.description:
+            function["description"] = tool.description
+        strict = bool(tool.strict) and self._can_be_strict(tool)
+        schema, losses = adapt_schema(tool.input_schema, "strict" if strict else self.traits.schema)
+        for loss in losses:
+            self.losses.add(loss)
+        function["parameters"] = schema
+        if strict:
+            function["strict"] = True
+        if tool.cache is not None and not self.traits.cache_control:
+            self.losses.add("cache_control: this upstream caches by itself or not at all")
+        rendered: JsonObject = {"type": "function", "function": function}
+        if tool.cache is not None and self.traits.cache_control:
+            rendered["cache_control"] = {"type": "ephemeral"}
+        return rendered
+
+    def _can_be_strict(self, tool: Tool) -> bool:
+        if self.traits.strict and fits_strict(tool.input_schema):
+            return True
+        self.losses.add("strict: the schema is not enforced by this upstream")
+        return False
+
+    def _choice(self, choice: ToolChoice, tools: list[Tool]) -> JsonObject:
+        said: JsonObject = {"tool_choice": self._mode(choice, tools)}
+        if not choice.parallel:
+            if "parallel_tool_calls" in self.traits.unsupported:
+                self.losses.add("disable_parallel_tool_use: this upstream decides by itself")
+            else:
+                said["parallel_tool_calls"] = False
+        return said
+
+    def _mode(self, choice: ToolChoice, tools: list[Tool]) -> JsonValue:
+        match choice.mode:
+            case "auto" | "none":
+                return choice.mode
+            case "any":
+                return "required"
+            case "tool":
+                if all(tool.name != choice.name for tool in tools):
+                    raise invalid_request(f"tool_choice.name: there is no tool {choice.name!r}")
+                return {"type": "function", "function": {"name": self.names(choice.name or "")}}
+            case _:
+                assert_never(choice.mode)
+
+
+def _refuse_server_tools(request: Request) -> None:
+    found = sorted({tool.type for tool in request.tools if isinstance(tool, ServerTool)})
+    if found:
+        raise invalid_request(
+            f"tools: {', '.join(found)}: Anthropic runs these itself, this upstream cannot. "
+            "Leave them out, or route the model to Anthropic."
+        )

@@ -1,0 +1,144 @@
+"""What is served where: the table of routes and the endpoints behind it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import parse_qsl
+
+import orjson
+
+from bridge.errors import BridgeError, ErrorKind
+from bridge.exchange import Answer, ClientCall
+from handler.auth import identify
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from bridge.catalog import Catalog
+    from bridge.exchange import Record
+    from bridge.pipeline import Bridge
+    from bridge.ports import ConversationStore
+    from bridge.providers import ProtocolName
+    from handler.observability import Observer
+    from handler.request import HttpRequest
+
+JSON = "application/json"
+_CONVERSATION_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What the app serves with."""
+
+    bridge: Bridge
+    store: ConversationStore
+    observer: Observer
+    tokens: Mapping[str, str]
+    catalog: Catalog
+    allow_origins: tuple[str, ...] = ()
+    max_body_bytes: int = 5 * 1024 * 1024
+
+
+Endpoint: TypeAlias = "Callable[[Edge, HttpRequest, Record], Awaitable[Answer]]"
+
+
+async def health(_edge: Edge, _request: HttpRequest, _record: Record) -> Answer:
+    return _json({"status": "ok"})
+
+
+async def messages(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    return await edge.bridge.answer(_client_call(edge, request, record, "anthropic"))
+
+
+async def count_tokens(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    return await edge.bridge.count_tokens(_client_call(edge, request, record, "anthropic"))
+
+
+async def chat_completions(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    return await edge.bridge.answer(_client_call(edge, request, record, "openai_chat"))
+
+
+async def list_models(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
+    identity = identify(request.headers, edge.tokens)
+    entries = await edge.catalog.list(identity.credential, identity.principal)
+    if dialect_of(request) == "openai_chat":
+        from bridge.protocols.openai_chat.models import render_models as render_openai
+
+        return _json(render_openai(entries))
+    from bridge.protocols.anthropic.models import parse_limit, render_models
+
+    query = dict(parse_qsl(request.query))
+    limit = parse_limit(query.get("limit"))
+    return _json(render_models(entries, limit, query.get("after_id"), query.get("before_id")))
+
+
+async def show_model(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
+    identity = identify(request.headers, edge.tokens)
+    entry = await edge.catalog.find(request.parameter, identity.credential, identity.principal)
+    if entry is None:
+        raise BridgeError(ErrorKind.NOT_FOUND, f"there is no model {request.parameter[:200]!r}")
+    if dialect_of(request) == "openai_chat":
+        from bridge.protocols.openai_chat.models import render_model as render_openai
+
+        return _json(render_openai(entry))
+    from bridge.protocols.anthropic.models import render_model
+
+    return _json(render_model(entry))
+
+
+async def terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
+    conversation_id = request.parameter
+    if not _CONVERSATION_ID.fullmatch(conversation_id):
+        raise BridgeError(ErrorKind.INVALID_REQUEST, "conversation id: 1 to 128 letters, digits or any of _ . : @ -")
+    principal = identify(request.headers, edge.tokens).principal
+    deleted = await edge.store.terminate(principal, conversation_id)
+    return _json({"id": conversation_id, "type": "conversation_terminated", "deleted_items": deleted})
+
+
+_ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
+    ("POST", re.compile(r"(?:/anthropic)?/v1/messages"), messages),
+    ("POST", re.compile(r"(?:/anthropic)?/v1/messages/count_tokens"), count_tokens),
+    ("POST", re.compile(r"(?:/v1)?/chat/completions"), chat_completions),
+    ("GET HEAD", re.compile(r"/health|/api/hello"), health),
+    ("HEAD", re.compile(r"/"), health),
+    ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models"), list_models),
+    ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models/(?P<parameter>.+)"), show_model),
+    ("POST", re.compile(r"/v1/conversations/(?P<parameter>[^/]+)/terminate"), terminate),
+)
+
+
+def find_endpoint(request: HttpRequest) -> Endpoint:
+    """The endpoint that serves a request; its part of the path that is a name goes into `request.parameter`."""
+    for methods, pattern, endpoint in _ROUTES:
+        found = pattern.fullmatch(request.path)
+        if found is None:
+            continue
+        if request.method not in methods.split():
+            raise BridgeError(ErrorKind.METHOD_NOT_ALLOWED, f"{request.path} takes {methods.replace(' ', ' or ')}")
+        request.parameter = found.groupdict().get("parameter") or ""
+        return endpoint
+    raise BridgeError(ErrorKind.NOT_FOUND, f"there is nothing at {request.path[:200]}")
+
+
+def dialect_of(request: HttpRequest) -> ProtocolName:
+    """In whose terms a caller is answered: by the endpoint where it says so, else by the headers it sends."""
+    path, headers = request.path, request.headers
+    if path.endswith("/chat/completions"):
+        return "openai_chat"
+    if "/models" not in path or path.startswith("/anthropic"):
+        return "anthropic"
+    speaks_anthropic = "anthropic-version" in headers or ("x-api-key" in headers and "authorization" not in headers)
+    return "anthropic" if speaks_anthropic else "openai_chat"
+
+
+def _client_call(edge: Edge, request: HttpRequest, record: Record, protocol: ProtocolName) -> ClientCall:
+    identity = identify(request.headers, edge.tokens)
+    return ClientCall(
+        protocol, request.headers, request.body, identity.principal, identity.credential, request.deadline, record
+    )
+
+
+def _json(body: object) -> Answer:
+    return Answer(200, {"content-type": JSON}, orjson.dumps(body))
