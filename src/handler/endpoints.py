@@ -39,6 +39,7 @@ class Edge:
     catalog: Catalog
     allow_origins: tuple[str, ...] = ()
     max_body_bytes: int = 5 * 1024 * 1024
+    heartbeat_seconds: float = 10.0
 
 
 Endpoint: TypeAlias = "Callable[[Edge, HttpRequest, Record], Awaitable[Answer]]"

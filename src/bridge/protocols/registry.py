@@ -93,6 +93,11 @@ def error_renderer(protocol: ProtocolName) -> Callable[[BridgeError], tuple[int,
     return openai
 
 
+def heartbeat(protocol: ProtocolName) -> bytes:
+    """What a stream says when there is nothing to say: an event that clients of the protocol skip."""
+    return encode_event(b"ping", b'{"type":"ping"}') if protocol == "anthropic" else b": keep-alive\n\n"
+
+
 def encode_stream_error(protocol: ProtocolName, error: BridgeError) -> bytes:
     """An error in a stream that is passed through."""
     data = orjson.dumps(error_renderer(protocol)(error)[1])

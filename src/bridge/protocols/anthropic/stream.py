@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.json import JsonObject
 
-PING = encode_event(b"ping", b'{"type":"ping"}')
-
 
 class _State(Enum):
     START = 1

@@ -591,6 +591,7 @@ STRICT_KEPT: Final[dict[str, Callable[[JsonValue], bool]]] = {
 }
 STRICT_REMOVED: Final = SILENT | {"default", "deprecated", "example", "examples", "readOnly", "writeOnly"}
 _DEFINITIONS: Final = ("$defs", "definitions")
+_STRUCTURE: Final = {"object": ("properties", "required", "additionalProperties"), "array": ("items",)}
 _BESIDE_ALTERNATIVES: Final = frozenset(("description", "title"))
 
 
@@ -660,6 +661,8 @@ class _StrictWalk:
         types = _type_names(adapted.get("type"))
         if not types:
             raise _MisfitError("schema without a type")
+        idle = {keyword for name in _STRUCTURE.keys() - {*types} for keyword in _STRUCTURE[name]}
+        adapted = {keyword: value for keyword, value in adapted.items() if keyword not in idle}
         if level == STRICT_LEVELS and {*types} & {"object", "array"}:
             raise _MisfitError("schema nested too deep")
         if "object" in types:

@@ -184,7 +184,7 @@ class ChatStreamDecoder:
         name, tool_id = function.get("name") or "", call.get("id") or ""
         key, is_new = self._calls.key_for(call.get("index"), tool_id, bool(name))
         if is_new:
-            if not name:
+            if not name or not isinstance(name, str):
                 raise SequenceError("a tool call began without a name")
             self._blocks.open_tool(key, tool_id, self._reading.tool_names.get(name, name), out)
         arguments = function.get("arguments")
