@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from bridge.canonical.events import StreamEvent
+    from bridge.state.records import Found, ToolRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,19 @@ class StreamEncoder(Protocol):
 
 
 class ConversationStore(Protocol):
-    """What conversations leave behind, by principal and conversation."""
+    """What conversations leave behind. A partition is one conversation of one principal."""
 
     async def check(self) -> str:
         """Reach the store and say in a few words what it is; BridgeError if it does not answer."""
 
-    async def terminate(self, principal: str, conversation_id: str) -> int:
-        """Forget everything of one conversation; how many items that were."""
+    async def save(self, partition: str, records: Sequence[ToolRecord]) -> int:
+        """Keep tool calls, each written once, and keep the conversation alive; how many ids had another name."""
+
+    async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
+        """The tool calls of some partitions, in one round trip, consistent; keeps their conversations alive."""
+
+    async def forget(self, partition: str, tool_id: str) -> bool:
+        """Delete one tool call; True if it was there."""
+
+    async def terminate(self, partition: str) -> int:
+        """Forget everything of one conversation; how many tool calls that were."""

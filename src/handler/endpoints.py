@@ -11,6 +11,8 @@ import orjson
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, ClientCall
+from bridge.state.claims import conversation_token
+from bridge.state.keys import partition_key
 from handler.auth import identify
 
 if TYPE_CHECKING:
@@ -94,7 +96,7 @@ async def terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer
     if not _CONVERSATION_ID.fullmatch(conversation_id):
         raise BridgeError(ErrorKind.INVALID_REQUEST, "conversation id: 1 to 128 letters, digits or any of _ . : @ -")
     principal = identify(request.headers, edge.tokens).principal
-    deleted = await edge.store.terminate(principal, conversation_id)
+    deleted = await edge.store.terminate(partition_key(principal, conversation_token(conversation_id)))
     return _json({"id": conversation_id, "type": "conversation_terminated", "deleted_items": deleted})
 
 

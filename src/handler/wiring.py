@@ -51,7 +51,7 @@ def make_store(settings: Settings) -> ConversationStore:
     if settings.state_table is not None:
         from bridge.state.dynamodb import DynamoDbStore
 
-        return DynamoDbStore(settings.state_table)
+        return DynamoDbStore(settings.state_table, settings.state_ttl_seconds)
     from bridge.state.sqlite import SqliteStore
 
-    return SqliteStore(settings.state_file)
+    return SqliteStore(settings.state_file, settings.state_ttl_seconds)

@@ -1,11 +1,17 @@
-"""Keys of the state table. Partition = conversation of one principal; neither can be read back from the key."""
+"""Keys of the state table. A partition is one conversation of one principal; neither can be read back from it."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 
+META = "META"
+TOOL_PREFIX = "tool#"
 
-def partition_key(principal: str, conversation_id: str) -> str:
-    """The partition of one conversation: another principal's conversation of the same name is another partition."""
-    named = f"{len(principal)}:{principal}{conversation_id}".encode()
-    return "conv#" + sha256(named).hexdigest()[:40]
+
+def partition_key(principal: str, token: str) -> str:
+    """The partition of a conversation: another principal's conversation of the same name is another partition."""
+    return "conv#" + sha256(f"{len(principal)}:{principal}{token}".encode()).hexdigest()[:40]
+
+
+def tool_key(tool_id: str) -> str:
+    return TOOL_PREFIX + tool_id

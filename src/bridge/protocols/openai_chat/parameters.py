@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bridge.errors import invalid_request
-from bridge.protocols.openai_chat.schema import adapt_schema, fits_strict
+from bridge.protocols.openai_chat.schemas import adapt_schema, fits_strict
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from bridge.canonical import content as canonical
 from bridge.canonical.request import ServerTool, Tool
 from bridge.errors import invalid_request
-from bridge.protocols.openai_chat.schema import adapt_schema, fits_strict
+from bridge.protocols.openai_chat.schemas import adapt_schema, fits_strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
