@@ -3,27 +3,77 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from bridge.canonical.content import ToolResult, ToolUse
+from bridge.errors import invalid_request
+from bridge.state.claims import conversation_of, conversation_token, read_claim
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_HEADERS = ("x-conversation-id", "x-claude-code-session-id", "session_id", "conversation_id")
-_SESSION_IN_USER_ID = re.compile(rb'\\"session_id\\"\s*:\s*\\"([A-Za-z0-9_.:@-]{1,128})\\"')
+    from bridge.canonical.request import Request
+
+_SESSION_HEADERS = ("x-claude-code-session-id", "session_id", "conversation_id")
+_SESSION_IN_USER_ID = re.compile(r'"session_id"\s*:\s*"([A-Za-z0-9_.:@-]{1,128})"')
 _LEGAL = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 
 
-def known_conversation(headers: Mapping[str, str], body: bytes) -> str | None:
-    """The conversation that the client names: by header, else by the session inside `metadata.user_id`."""
-    for name in _HEADERS:
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation by its id; the token stands for it in tool ids and keys."""
+
+    id: str
+    token: str
+    is_new: bool = False
+
+
+def conversation(headers: Mapping[str, str], request: Request) -> Conversation:
+    """The header first, then the session that clients tell of, then the newest minted tool id; else a new one."""
+    named = _by_header(headers) or _by_session(headers, request)
+    if named is not None:
+        return Conversation(named, conversation_token(named))
+    token = _newest_token(request)
+    if token is not None:
+        return Conversation(conversation_of(token), token)
+    new = f"conv_{uuid4()}"
+    return Conversation(new, conversation_token(new), is_new=True)
+
+
+def legal_conversation_id(conversation_id: str) -> str:
+    """The id, if it is one; BridgeError if it holds what an id may not."""
+    if not _LEGAL.fullmatch(conversation_id):
+        raise invalid_request("conversation id: 1 to 128 letters, digits or any of _ . : @ -")
+    return conversation_id
+
+
+def cache_key(principal: str, conversation_id: str) -> str:
+    """Names a conversation to a provider's prompt cache, without saying whose it is."""
+    return sha256(f"cache {len(principal)}:{principal}{conversation_id}".encode()).hexdigest()[:32]
+
+
+def _by_header(headers: Mapping[str, str]) -> str | None:
+    given = headers.get("x-conversation-id")
+    return legal_conversation_id(given) if given else None
+
+
+def _by_session(headers: Mapping[str, str], request: Request) -> str | None:
+    for name in _SESSION_HEADERS:
         value = headers.get(name)
         if value and _LEGAL.fullmatch(value):
             return value
-    found = _SESSION_IN_USER_ID.search(body)
-    return found[1].decode() if found else None
+    found = _SESSION_IN_USER_ID.search(request.user_id or "")
+    return found[1] if found else None
 
 
-def cache_key(principal: str, conversation: str) -> str:
-    """Names a conversation to a provider's prompt cache, without saying whose it is."""
-    return sha256(f"cache {len(principal)}:{principal}{conversation}".encode()).hexdigest()[:32]
+def _newest_token(request: Request) -> str | None:
+    for turn in reversed(request.turns):
+        for block in reversed(turn.content):
+            if isinstance(block, ToolUse | ToolResult):
+                claim = read_claim(block.id if isinstance(block, ToolUse) else block.tool_use_id)
+                if claim is not None:
+                    return claim.token
+    return None

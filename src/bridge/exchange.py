@@ -32,6 +32,13 @@ class Record:
     usage: Usage | None = None
     losses: tuple[str, ...] = ()
     error_kind: str = ""
+    conversation_id: str = ""
+    store_reads: int = 0
+    store_writes: int = 0
+    conflicts: int = 0
+    repaired_calls: int = 0
+    replayed_calls: int = 0
+    state_failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import secrets
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.events import MessageEnd, StreamFailed, ToolUseStart
+from bridge.canonical.events import MessageEnd, StreamFailed
 from bridge.canonical.fold import fold, unfold
 from bridge.canonical.request import media_characters
 from bridge.canonical.target import Target
-from bridge.conversation import cache_key, known_conversation
+from bridge.conversation import cache_key, conversation
 from bridge.errors import BridgeError, ErrorKind, invalid_request
 from bridge.exchange import Answer, read_envelope
 from bridge.ports import UpstreamCall
 from bridge.protocols import registry
 from bridge.routing import RouteHints, route
+from bridge.state.memory import ToolMemory, without_replays
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
-    from bridge.canonical.reading import Reading
+    from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
+    from bridge.conversation import Conversation
     from bridge.exchange import ClientCall, StreamBody, Write
-    from bridge.ports import StreamDecoder, StreamEncoder, Upstream, UpstreamReply
+    from bridge.ports import ConversationStore, StreamDecoder, StreamEncoder, Upstream, UpstreamReply
     from bridge.protocols.registry import ServerSide
     from bridge.providers import Provider
     from bridge.routing import Route, RoutingTable
+    from bridge.state.memory import ToolKeeper
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
@@ -41,6 +45,7 @@ BYTES_PER_TOKEN = 4
 DEADLINE_MARGIN_SECONDS = 1.5
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 JSON = "application/json"
+_REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking", re.I)
 _PASSED_BACK = frozenset({"content-type", "retry-after", "x-should-retry"})
 
 
@@ -50,6 +55,7 @@ class Bridge:
 
     routing: RoutingTable
     upstream: Upstream
+    store: ConversationStore
     stream_upstream: bool = True
 
     async def answer(self, call: ClientCall) -> Answer:
@@ -77,29 +83,51 @@ class Bridge:
         counted = await asyncio.to_thread(lambda: estimate_request(parse_countable(call.body)))
         return Answer(200, {"content-type": JSON}, orjson.dumps({"input_tokens": counted}))
 
-    async def _translate(self, call: ClientCall, target: Route, model: str) -> Answer:
-        client, server = registry.client(call.protocol), registry.server(target.provider.protocol)
+    async def _translate(self, call: ClientCall, route: Route, model: str) -> Answer:
+        client, server = registry.client(call.protocol), registry.server(route.provider.protocol)
         request = client.parse_request(call.body)
+        talk = conversation(call.headers, request)
+        call.record.conversation_id = talk.id
+        target = _target(call, route, talk)
+        memory = ToolMemory(self.store, call.principal, target.family, call.record)
+        request = await memory.recall(request)
         ask_for_stream = request.stream and self.stream_upstream
-        rendered = server.render_request(replace(request, stream=ask_for_stream), _target(call, target))
+        reply, rendered = await self._ask(call, route.provider, replace(request, stream=ask_for_stream), target)
         call.record.losses = rendered.losses
-        body = orjson.dumps(rendered.body)
-        reading = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
-        reply = await self._send(call, target.provider, target.provider.answer_path, body)
-        if reply.status >= 400:
-            raise await _refusal(reply, target.provider)
-        tools = _ToolIds(call)
-        headers = _losses_header(rendered.losses)
+        keeper = memory.keeper(talk)
+        headers = {"x-conversation-id": talk.id, **_losses_header(rendered.losses)}
         message_id = f"msg_{secrets.token_hex(12)}"
         encoder = client.stream_encoder(message_id, model)
         if ask_for_stream and not _is_whole(reply):
-            return await _streamed(call, _Translation(reply, server.stream_decoder(reading), encoder, tools), headers)
-        message = await _whole_message(reply, server, reading)
-        events = tools.observe(unfold(message))
+            decoder = server.stream_decoder(rendered.reading)
+            return await _streamed(call, _Translation(reply, decoder, encoder, keeper), headers)
+        message = await _whole_message(reply, server, rendered.reading)
+        events = keeper.observe(unfold(message))
+        await keeper.settle()
         if request.stream:
             return Answer(200, {"content-type": EVENT_STREAM, **headers}, encoder.encode(events))
+        if call.record.state_failures:
+            headers["x-bridge-state"] = "not stored: results of these tool calls may not be understood later"
         whole = client.render_response(fold(events), message_id, model)
         return Answer(200, {"content-type": JSON, **headers}, orjson.dumps(whole))
+
+    async def _ask(
+        self, call: ClientCall, provider: Provider, request: Request, target: Target
+    ) -> tuple[UpstreamReply, Rendered]:
+        """Send the request; where the provider refuses data of its own that was replayed, once more without it."""
+        server = registry.server(provider.protocol)
+        rendered = server.render_request(request, target)
+        body = orjson.dumps(rendered.body)
+        estimated = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
+        rendered = replace(rendered, reading=estimated)
+        reply = await self._send(call, provider, provider.answer_path, body)
+        if reply.status < 400:
+            return reply, rendered
+        refusal = await _refusal(reply, provider)
+        if not (call.record.replayed_calls and refusal.status == 400 and _REFUSED_REPLAY.search(refusal.message)):
+            raise refusal
+        call.record.replayed_calls = 0
+        return await self._ask(call, provider, without_replays(request), target)
 
     async def _pass_through(self, call: ClientCall, target: Route, model: str, path: str) -> Answer:
         """Client and provider speak the same protocol: the bytes go through as they are."""
@@ -144,10 +172,9 @@ def _is_whole(reply: UpstreamReply) -> bool:
     return "json" in content_type or "html" in content_type
 
 
-def _target(call: ClientCall, target: Route) -> Target:
-    conversation = known_conversation(call.headers, call.body)
-    key = cache_key(call.principal, conversation) if conversation else None
-    return Target(target.provider.name, target.wire_model, target.provider.api_root, key)
+def _target(call: ClientCall, route: Route, talk: Conversation) -> Target:
+    key = None if talk.is_new else cache_key(call.principal, talk.id)
+    return Target(route.provider.name, route.wire_model, route.provider.api_root, key)
 
 
 def _rough_tokens(body_size: int, request: Request) -> int:
@@ -163,25 +190,6 @@ def _losses_header(losses: tuple[str, ...]) -> dict[str, str]:
     return {"x-bridge-losses": text.encode("ascii", "replace").decode()}
 
 
-class _ToolIds:
-    """Gives every tool call an id of the bridge's own: providers repeat theirs, or send none."""
-
-    def __init__(self, call: ClientCall) -> None:
-        self._record = call.record
-
-    def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
-        return [self._observe(event) for event in events]
-
-    def _observe(self, event: StreamEvent) -> StreamEvent:
-        match event:
-            case ToolUseStart(_, name):
-                self._record.tool_call_count += 1
-                return ToolUseStart(f"toolu_{secrets.token_hex(12)}", name)
-            case MessageEnd(reason, usage):
-                self._record.stop_reason, self._record.usage = reason, usage
-        return event
-
-
 @dataclass(frozen=True, slots=True)
 class _Translation:
     """A provider's stream on its way to becoming a client's."""
@@ -189,14 +197,24 @@ class _Translation:
     reply: UpstreamReply
     decoder: StreamDecoder
     encoder: StreamEncoder
-    tools: _ToolIds
+    keeper: ToolKeeper
 
     async def events(self) -> AsyncIterator[list[StreamEvent]]:
         async for data in self.reply.chunks():
             batch = self.decoder.feed(data)
             if batch:
-                yield self.tools.observe(batch)
-        yield self.tools.observe(self.decoder.close())
+                yield self.keeper.observe(batch)
+        yield self.keeper.observe(self.decoder.close())
+
+    async def write(self, batch: list[StreamEvent], write: Write) -> None:
+        """Say a batch; the end of the message waits until its tool calls are stored."""
+        if batch and isinstance(batch[-1], MessageEnd):
+            if len(batch) > 1:
+                await write(self.encoder.encode(batch[:-1]))
+            await self.keeper.settle()
+            batch = batch[-1:]
+        if batch:
+            await write(self.encoder.encode(batch))
 
 
 async def _streamed(call: ClientCall, translation: _Translation, headers: Mapping[str, str]) -> Answer:
@@ -225,10 +243,9 @@ def _stream_body(
     async def write_all(write: Write) -> None:
         try:
             async with _until(call.deadline):
-                await write(encode(first))
+                await translation.write(first, write)
                 async for batch in batches:
-                    if batch:
-                        await write(encode(batch))
+                    await translation.write(batch, write)
         except BridgeError as error:
             call.record.error_kind = error.kind.name
             await write(encode([StreamFailed(error)]))

@@ -39,6 +39,7 @@ class Traits:
     image_urls: bool
     pdf_urls: bool
     service_tier: bool
+    signs_calls: bool
 
 
 @lru_cache(maxsize=512)

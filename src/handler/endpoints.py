@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
+from bridge.conversation import legal_conversation_id
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, ClientCall
 from bridge.state.claims import conversation_token
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from handler.request import HttpRequest
 
 JSON = "application/json"
-_CONVERSATION_ID = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +92,7 @@ async def show_model(edge: Edge, request: HttpRequest, _record: Record) -> Answe
 
 
 async def terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
-    conversation_id = request.parameter
-    if not _CONVERSATION_ID.fullmatch(conversation_id):
-        raise BridgeError(ErrorKind.INVALID_REQUEST, "conversation id: 1 to 128 letters, digits or any of _ . : @ -")
+    conversation_id = legal_conversation_id(request.parameter)
     principal = identify(request.headers, edge.tokens).principal
     deleted = await edge.store.terminate(partition_key(principal, conversation_token(conversation_id)))
     return _json({"id": conversation_id, "type": "conversation_terminated", "deleted_items": deleted})

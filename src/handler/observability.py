@@ -72,6 +72,8 @@ class Observer:
 
     def _log(self, request: HttpRequest, record: Record, response: SentResponse, started: float) -> None:
         level = logging.INFO if response.status < 500 and not record.error_kind else logging.WARNING
+        if record.state_failures:
+            level = logging.ERROR
         if not self._logger.isEnabledFor(level):
             return
         usage = record.usage
@@ -88,6 +90,13 @@ class Observer:
             "input_tokens": usage.input_tokens if usage else 0,
             "output_tokens": usage.output_tokens if usage else 0,
             "losses": record.losses,
+            "conversation_id": record.conversation_id,
+            "store_reads": record.store_reads,
+            "store_writes": record.store_writes,
+            "conflicts": record.conflicts,
+            "repaired_calls": record.repaired_calls,
+            "replayed_calls": record.replayed_calls,
+            "state_failures": record.state_failures,
             "error_kind": record.error_kind,
         }
         message = f"{request.method} {request.path}"

@@ -34,10 +34,11 @@ def bootstrap() -> App:
 def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> App:
     """The app for given settings; `demo` is the provider that answers when none is configured."""
     routing, upstream = settings.routing(demo), HttpUpstream()
+    store = make_store(settings)
     edge = Edge(
-        bridge=Bridge(routing, upstream, settings.tool_bridge_stream),
+        bridge=Bridge(routing, upstream, store, settings.tool_bridge_stream),
         catalog=Catalog(routing, upstream),
-        store=make_store(settings),
+        store=store,
         observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,

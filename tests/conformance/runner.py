@@ -20,10 +20,14 @@ AT_ONCE = 8
 def main() -> None:
     task = json.load(sys.stdin)
     # Retries would hide a failure behind another try.
-    with anthropic.Anthropic(
-        base_url=task["base_url"], api_key="sk-client", max_retries=0, timeout=task["timeout"]
-    ) as client, ThreadPoolExecutor(AT_ONCE) as pool:
-        results = dict(zip(task["cases"], pool.map(lambda request: run(client, request), task["cases"].values())))
+    with (
+        anthropic.Anthropic(
+            base_url=task["base_url"], api_key="sk-client", max_retries=0, timeout=task["timeout"]
+        ) as client,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        running = {name: pool.submit(run, client, request) for name, request in task["cases"].items()}
+        results = {name: future.result() for name, future in running.items()}
     json.dump({"version": version("anthropic"), "results": results}, sys.stdout)
 
 

@@ -41,6 +41,11 @@ class Event:
     def type(self) -> str:
         return str(self.data.get("type"))
 
+    def part(self, name: str) -> dict[str, Any]:
+        """An object inside the data, empty if it is not there."""
+        value = self.data.get(name)
+        return value if isinstance(value, dict) else {}
+
 
 def parse_events(raw: bytes) -> list[Event]:
     """The events of a stream; data that is not a JSON object becomes an event without a type."""
@@ -67,8 +72,8 @@ def repeated_ids(ids: Iterable[str]) -> list[str]:
 
 def ids_of(events: Iterable[Event]) -> list[str]:
     """The message id and the tool ids of one answer."""
-    starts = [event.data["message"] for event in events if event.type == "message_start"]
-    return [str(start["id"]) for start in starts] + [str(block["id"]) for block in _tool_blocks(events)]
+    starts = [event.part("message") for event in events if event.type == "message_start"]
+    return [str(start.get("id")) for start in starts] + [str(block.get("id")) for block in _tool_blocks(events)]
 
 
 def _names(events: Sequence[Event]) -> Iterator[str]:
@@ -94,8 +99,8 @@ def _envelope(events: Sequence[Event]) -> Iterator[str]:
         if counts[kind] > 1 or (counts[kind] == 0 and not failed):
             yield f"{counts[kind]} {kind} events"
     for start in (event for event in said if event.type == "message_start"):
-        if not MESSAGE_ID.fullmatch(str(start.data["message"].get("id"))):
-            yield f"the message id {start.data['message'].get('id')!r} is not one of Anthropic's form"
+        if not MESSAGE_ID.fullmatch(str(start.part("message").get("id"))):
+            yield f"the message id {start.part('message').get('id')!r} is not one of Anthropic's form"
 
 
 def _ending(events: Sequence[Event]) -> Iterator[str]:
@@ -106,7 +111,7 @@ def _ending(events: Sequence[Event]) -> Iterator[str]:
             yield "something follows error"
         if "message_stop" in kinds:
             yield "message_stop although the stream failed"
-        details = said[kinds.index("error")].data.get("error") or {}
+        details = said[kinds.index("error")].part("error")
         if not details.get("type") or not details.get("message"):
             yield "error without type or message"
         return
@@ -119,7 +124,7 @@ def _ending(events: Sequence[Event]) -> Iterator[str]:
 def _usage(events: Sequence[Event]) -> Iterator[str]:
     for event in events:
         if event.type == "message_start":
-            yield from _counts(event.data["message"].get("usage"), "message_start")
+            yield from _counts(event.part("message").get("usage"), "message_start")
         elif event.type == "message_delta":
             yield from _counts(event.data.get("usage"), "message_delta")
 
@@ -145,7 +150,7 @@ def _blocks(events: Sequence[Event]) -> Iterator[str]:
                     yield f"block {index} starts while block {opened} is open"
                 if index != following:
                     yield f"block {index} where {following} was due"
-                opened, kind, following = index, event.data["content_block"]["type"], following + 1
+                opened, kind, following = index, str(event.part("content_block").get("type")), following + 1
             case "content_block_delta":
                 yield from _delta(event, opened, kind)
             case "content_block_stop":
@@ -158,7 +163,7 @@ def _blocks(events: Sequence[Event]) -> Iterator[str]:
 
 
 def _delta(event: Event, opened: int | None, kind: str) -> Iterator[str]:
-    index, delta = event.data.get("index"), event.data["delta"]["type"]
+    index, delta = event.data.get("index"), str(event.part("delta").get("type"))
     if index != opened:
         yield f"{delta} for block {index} while {_named(opened)} is open"
     elif delta not in DELTAS.get(kind, set()):
@@ -181,7 +186,7 @@ def _tools(events: Sequence[Event]) -> Iterator[str]:
     yield from repeated_ids(str(call.get("id")) for call in calls)
     for event in events:
         if event.type == "message_delta":
-            yield from _reason(event.data["delta"].get("stop_reason"), has_calls=bool(calls))
+            yield from _reason(event.part("delta").get("stop_reason"), has_calls=bool(calls))
 
 
 def _reason(reason: str | None, *, has_calls: bool) -> Iterator[str]:
@@ -195,16 +200,16 @@ def _reason(reason: str | None, *, has_calls: bool) -> Iterator[str]:
 
 def _thinking(events: Sequence[Event]) -> Iterator[str]:
     for block in _started(events):
-        if block["type"] == "thinking" and "signature" not in block:
+        if block.get("type") == "thinking" and "signature" not in block:
             yield "thinking without signature"
 
 
 def _started(events: Iterable[Event]) -> list[dict[str, Any]]:
-    return [event.data["content_block"] for event in events if event.type == "content_block_start"]
+    return [event.part("content_block") for event in events if event.type == "content_block_start"]
 
 
 def _tool_blocks(events: Iterable[Event]) -> list[dict[str, Any]]:
-    return [block for block in _started(events) if block["type"] == "tool_use"]
+    return [block for block in _started(events) if block.get("type") == "tool_use"]
 
 
 def _object(data: str) -> dict[str, Any]:

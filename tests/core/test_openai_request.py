@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from bridge.canonical.target import Target
 from bridge.errors import BridgeError
 from bridge.protocols.anthropic.request import parse_request
-from bridge.protocols.openai_chat.request import RenderedRequest, render_request
+from bridge.protocols.openai_chat.request import render_request
+
+if TYPE_CHECKING:
+    from bridge.canonical.reading import Rendered
 
 TARGETS = {
     "openai": "https://api.openai.com/v1",
@@ -25,9 +28,7 @@ PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", 
 PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}}
 
 
-def render(
-    provider: str = "openai", model: str = "gpt-x", cache_key: str | None = None, **body: Any
-) -> RenderedRequest:
+def render(provider: str = "openai", model: str = "gpt-x", cache_key: str | None = None, **body: Any) -> Rendered:
     whole = {"model": "m", "max_tokens": 100, "messages": [HI]} | body
     name = provider if provider in ("openai", "openrouter", "gemini") else "openai"
     return render_request(parse_request(json.dumps(whole).encode()), Target(name, model, TARGETS[provider], cache_key))
@@ -430,6 +431,10 @@ def test_strict_tools_only_where_they_are_enforced() -> None:
     strict = TOOL | {"strict": True, "input_schema": schema}
     enforced: Any = render(tools=[strict]).body
     assert enforced["tools"][0]["function"]["strict"] is True
+    optional = strict | {"input_schema": schema | {"required": []}}
+    misfit = render(tools=[optional])
+    assert "strict" not in misfit.body["tools"][0]["function"]  # type: ignore[index,call-overload]
+    assert "strict: strict mode not used: optional properties" in misfit.losses
     loose = render("local", "llama-3", tools=[strict])
     assert "strict" not in loose.body["tools"][0]["function"]  # type: ignore[index,call-overload]
     assert any(loss.startswith("strict") for loss in loose.losses)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridge.protocols.openai_chat.schema import MAX_DEPTH, MAX_LOSSES, SchemaDialect, adapt_schema, fits_strict
+from bridge.protocols.openai_chat.schemas import SchemaDialect, adapt_schema, fits_strict
+from bridge.protocols.openai_chat.schemas.gemini import MAX_DEPTH, MAX_LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -402,61 +403,48 @@ def test_alternatives_at_the_root_become_one_object() -> None:
 
 # --- strict
 
+
+def needed(schema: object, **root: object) -> Schema:
+    return with_property(schema, required=["x"], **root)
+
+
+def closed(schema: object, **root: object) -> Schema:
+    return needed(schema, additionalProperties=False, **root)
+
+
 STRICT_CASES: dict[str, tuple[Schema, Schema]] = {
     "a closed object with everything required": (
-        with_property({"type": "string"}, required=["x"], additionalProperties=False),
-        with_property({"type": "string"}, required=["x"], additionalProperties=False),
+        closed({"type": "string"}),
+        closed({"type": "string"}),
     ),
+    "an object that does not say it is closed": (needed({"type": "string"}), closed({"type": "string"})),
     "an empty root": ({}, {"type": "object", "properties": {}, "required": [], "additionalProperties": False}),
-    "an optional property": (
-        with_property({"type": "string", "default": "a", "description": "D"}),
-        with_property({"type": ["string", "null"], "description": "D"}, required=["x"], additionalProperties=False),
+    "a default": (
+        needed({"type": "string", "default": "a", "description": "D"}),
+        closed({"type": "string", "description": "D"}),
     ),
-    "an optional enum": (
-        with_property({"enum": ["a"]}),
-        with_property({"type": ["string", "null"], "enum": ["a", None]}, required=["x"], additionalProperties=False),
+    "an enum without a type": (needed({"enum": ["a", "b"]}), closed({"type": "string", "enum": ["a", "b"]})),
+    "an enum with null": (needed({"enum": ["a", None]}), closed({"type": ["string", "null"], "enum": ["a", None]})),
+    "a const": (needed({"const": 1}), closed({"type": "integer", "enum": [1]})),
+    "a union": (
+        needed({"anyOf": [{"type": "string"}, {"type": "number"}]}),
+        closed({"anyOf": [{"type": "string"}, {"type": "number"}]}),
     ),
-    "an optional const": (
-        with_property({"const": 1}),
-        with_property({"type": ["integer", "null"], "enum": [1, None]}, required=["x"], additionalProperties=False),
-    ),
-    "an optional union": (
-        with_property({"anyOf": [{"type": "string"}, {"type": "number"}]}),
-        with_property(
-            {"anyOf": [{"type": "string"}, {"type": "number"}, {"type": "null"}]},
-            required=["x"],
-            additionalProperties=False,
-        ),
-    ),
-    "an optional reference": (
-        with_property({"$ref": "#/$defs/a"}, **{"$defs": {"a": {"type": "string"}}}),
-        with_property(
-            {"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]},
-            required=["x"],
-            additionalProperties=False,
-            **{"$defs": {"a": {"type": "string"}}},
-        ),
+    "a reference": (
+        needed({"$ref": "#/$defs/a"}, **{"$defs": {"a": {"type": "string"}}}),
+        closed({"$ref": "#/$defs/a"}, **{"$defs": {"a": {"type": "string"}}}),
     ),
     "a described reference": (
-        with_property({"$ref": "#", "description": "D"}, required=["x"]),
-        with_property({"description": "D", "anyOf": [{"$ref": "#"}]}, required=["x"], additionalProperties=False),
+        needed({"$ref": "#", "description": "D"}),
+        closed({"description": "D", "anyOf": [{"$ref": "#"}]}),
     ),
-    "what is null already": (
-        with_property({"type": ["string", "null"]}),
-        with_property({"type": ["string", "null"]}, required=["x"], additionalProperties=False),
+    "null that the client asks for": (
+        needed({"type": ["string", "null"]}),
+        closed({"type": ["string", "null"]}),
     ),
     "objects in arrays": (
-        with_property({"type": "array", "items": with_property({"type": "number", "minimum": 1})}, required=["x"]),
-        with_property(
-            {
-                "type": "array",
-                "items": with_property(
-                    {"type": ["number", "null"], "minimum": 1}, required=["x"], additionalProperties=False
-                ),
-            },
-            required=["x"],
-            additionalProperties=False,
-        ),
+        needed({"type": "array", "items": needed({"type": "number", "minimum": 1})}),
+        closed({"type": "array", "items": closed({"type": "number", "minimum": 1})}),
     ),
 }
 
@@ -469,25 +457,25 @@ def test_a_schema_that_fits_is_made_strict(schema: Schema, expected: Schema) -> 
 
 
 def nested(levels: int) -> Schema:
-    return with_property(nested(levels - 1) if levels else {"type": "string"})
+    return needed(nested(levels - 1) if levels else {"type": "string"})
 
 
 MISFITS: dict[str, tuple[Schema, str]] = {
-    "oneOf": (with_property({"oneOf": [{"type": "string"}]}), "schema keyword 'oneOf'"),
-    "allOf": (with_property({"allOf": [{"type": "string"}]}), "schema keyword 'allOf'"),
-    "lengths": (with_property({"type": "string", "maxLength": 3}), "schema keyword 'maxLength'"),
-    "an unknown format": (with_property({"type": "string", "format": "uri"}), "schema keyword 'format'"),
+    "oneOf": (needed({"oneOf": [{"type": "string"}]}), "schema keyword 'oneOf'"),
+    "allOf": (needed({"allOf": [{"type": "string"}]}), "schema keyword 'allOf'"),
+    "lengths": (needed({"type": "string", "maxLength": 3}), "schema keyword 'maxLength'"),
+    "an unknown format": (needed({"type": "string", "format": "uri"}), "schema keyword 'format'"),
     "a map": (
-        with_property({"type": "object", "additionalProperties": {"type": "string"}}),
+        needed({"type": "object", "additionalProperties": {"type": "string"}}),
         "schema keyword 'additionalProperties'",
     ),
-    "an open object": (with_property({"type": "object"}), "open object"),
+    "an open object": (needed({"type": "object"}), "open object"),
     "an open root": ({"type": "object", "additionalProperties": True}, "schema keyword 'additionalProperties'"),
-    "no type": (with_property({"description": "anything"}), "schema without a type"),
-    "a boolean schema": (with_property(True), "schema that is not an object"),
-    "an array without items": (with_property({"type": "array"}), "schema that is not an object"),
-    "an extension": (with_property({"type": "string", "x-a": 1}), "unknown schema keyword"),
-    "a remote reference": (with_property({"$ref": "https://example.com"}), "schema keyword '$ref' not resolved"),
+    "no type": (needed({"description": "anything"}), "schema without a type"),
+    "a boolean schema": (needed(True), "schema that is not an object"),
+    "an array without items": (needed({"type": "array"}), "schema that is not an object"),
+    "an extension": (needed({"type": "string", "x-a": 1}), "unknown schema keyword"),
+    "a remote reference": (needed({"$ref": "https://example.com"}), "schema keyword '$ref' not resolved"),
     "alternatives at the root": (
         {"type": "object", "properties": {}, "anyOf": [{"required": ["a"]}]},
         "root schema is not a plain object",
@@ -497,8 +485,22 @@ MISFITS: dict[str, tuple[Schema, str]] = {
         {"type": "object", "properties": {}, "required": ["a"]},
         "too many properties or unknown ones required",
     ),
-    "an empty enum": (with_property({"type": "string", "enum": []}), "empty schema enum"),
-    "a huge enum": (with_property({"enum": [*range(1001)]}), "too many schema enum values"),
+    "an empty enum": (needed({"type": "string", "enum": []}), "empty schema enum"),
+    "a huge enum": (needed({"enum": [*range(1001)]}), "too many schema enum values"),
+    "an optional property": (with_property({"type": "string"}, additionalProperties=False), "optional properties"),
+    "one optional property among required ones": (
+        {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "required": ["a"]},
+        "optional properties",
+    ),
+    "an optional property that may be null": (with_property({"type": ["string", "null"]}), "optional properties"),
+    "an optional property further in": (
+        needed({"type": "array", "items": with_property({"type": "string"})}),
+        "optional properties",
+    ),
+    "an optional property in a definition": (
+        needed({"$ref": "#/$defs/a"}, **{"$defs": {"a": with_property({"type": "string"})}}),
+        "optional properties",
+    ),
     "too many levels": (nested(5), "schema nested too deep"),
 }
 
@@ -510,6 +512,19 @@ def test_a_schema_that_does_not_fit_stays_plain_and_says_why(schema: Schema, rea
     assert adapted == adapt_schema(schema, "plain")[0]
     assert losses == (f"strict mode not used: {reason}",)
     assert not fits_strict(schema)
+
+
+@pytest.mark.req("C5.3")
+def test_an_optional_property_is_never_said_as_one_that_may_be_null() -> None:
+    """The model would answer `"limit": null` for what it leaves out, and the client's own validator refuses that."""
+    read: Schema = {
+        "type": "object",
+        "properties": {"path": {"type": "string"}, "limit": {"type": "integer"}},
+        "required": ["path"],
+        "additionalProperties": False,
+    }
+    assert adapt_schema(read, "strict") == (read, ("strict mode not used: optional properties",))
+    assert not fits_strict(read)
 
 
 # --- tools as clients declare them

@@ -8,6 +8,7 @@ import anthropic
 import httpx2
 import openai
 import pytest
+
 from support import running_bridge
 
 if TYPE_CHECKING:

@@ -75,6 +75,17 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """What a provider gave with a tool call and wants back with it; nobody else can read it.
+
+    `call` belongs to the call itself, `turn` to the assistant turn that the call begins.
+    """
+
+    call: JsonObject | None = None
+    turn: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolReference:
     """A deferred tool that a tool search found: from here on it is declared."""
 
@@ -87,6 +98,7 @@ class ToolUse:
     name: str
     input: JsonObject
     cache: CacheMark | None = None
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, slots=True)

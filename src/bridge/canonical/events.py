@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from bridge.canonical.content import Citation, RedactedThinking, ServerBlock
+    from bridge.canonical.json import JsonObject
     from bridge.errors import BridgeError
 
 StopReason: TypeAlias = Literal[
@@ -49,8 +50,12 @@ class ThinkingStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolUseStart:
+    """`data` is what the provider wants back with this call; `begins_turn` says that more of it may come at the end."""
+
     id: str
     name: str
+    data: JsonObject | None = None
+    begins_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,8 @@ class MessageEnd:
     usage: Usage
     sequence: str | None = None
     raw_reason: str | None = None
+    turn_data: JsonObject | None = None
+    """What the provider wants back with the tool calls of this turn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias, assert_never
 import orjson
 from pydantic_core import from_json
 
-from bridge.canonical.content import RedactedThinking, ServerBlock, Text, Thinking, ToolUse
+from bridge.canonical.content import RedactedThinking, Replay, ServerBlock, Text, Thinking, ToolUse
 from bridge.canonical.events import (
     BlockStop,
     CitationDelta,
@@ -94,14 +94,15 @@ def _finished(start: BlockStart, text: str, signature: str, citations: tuple[Cit
             return Text(text, citations=citations)
         case ThinkingStart():
             return Thinking(text, signature)
-        case ToolUseStart(tool_id, name):
-            return ToolUse(tool_id, name, parse_arguments(text))
+        case ToolUseStart(tool_id, name, data):
+            return ToolUse(tool_id, name, parse_arguments(text), replay=Replay(call=data) if data else None)
         case _:
             assert_never(start)
 
 
 def unfold(message: Message) -> Iterator[StreamEvent]:
     """The events that amount to a whole message."""
+    first_call = next((block for block in message.content if isinstance(block, ToolUse)), None)
     yield MessageStart(message.end.usage)
     for block in message.content:
         match block:
@@ -114,12 +115,11 @@ def unfold(message: Message) -> Iterator[StreamEvent]:
                 if signature:
                     yield SignatureDelta(signature)
                 yield BlockStop()
-            case ToolUse(tool_id, name, arguments):
-                yield from (
-                    ToolUseStart(tool_id, name),
-                    InputDelta(orjson.dumps(arguments).decode()),
-                    BlockStop(),
-                )
+            case ToolUse(tool_id, name, arguments, replay=replay):
+                data = replay.call if replay else None
+                begins_turn = message.end.turn_data is not None and block is first_call
+                yield ToolUseStart(tool_id, name, data, begins_turn)
+                yield from (InputDelta(orjson.dumps(arguments).decode()), BlockStop())
             case RedactedThinking() | ServerBlock():
                 yield WholeBlock(block)
             case _:

@@ -1,4 +1,4 @@
-"""What a decoder has to know of the request whose answer it reads."""
+"""A rendered request, and what a decoder has to know of it to read the answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.canonical.json import JsonObject
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -16,5 +18,16 @@ class Reading:
     """Names as the provider knows them -> names as the client declared them, where these differ."""
     reasoning_tags: str | None = None
     """The tag that this model wraps its reasoning in, inside its text."""
+    replays_reasoning_text: bool = False
+    """The provider wants its reasoning text back with the tool calls that followed it."""
     stop_sequences: tuple[str, ...] = ()
     estimated_input_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A request as a provider wants it, what could not be said in it, and how to read the answer."""
+
+    body: JsonObject
+    losses: tuple[str, ...]
+    reading: Reading

@@ -55,11 +55,11 @@ class _ThinkingLane(_TextLane):
 class ToolLane:
     """One tool call. Its arguments are kept, because whether they are complete decides what may follow."""
 
-    __slots__ = ("id", "name", "pieces", "size", "waiting")
+    __slots__ = ("name", "pieces", "size", "start", "waiting")
 
-    def __init__(self, tool_id: str, name: str) -> None:
-        self.id = tool_id
-        self.name = name
+    def __init__(self, start: ToolUseStart) -> None:
+        self.start = start
+        self.name = start.name
         self.pieces: list[str] = []
         self.size = 0
         self.waiting: list[BlockDelta] = []
@@ -67,10 +67,6 @@ class ToolLane:
     @property
     def arguments(self) -> str:
         return "".join(self.pieces)
-
-    @property
-    def start(self) -> ToolUseStart:
-        return ToolUseStart(self.id, self.name)
 
     @property
     def blocks_others(self) -> bool:
@@ -112,9 +108,9 @@ class BlockSequencer:
         """A source of the text that was last said."""
         self._add(self._run_of(_TextLane, out), CitationDelta(citation), len(citation.cited_text), out)
 
-    def open_tool(self, key: int, tool_id: str, name: str, out: list[StreamEvent]) -> None:
+    def open_tool(self, key: int, start: ToolUseStart, out: list[StreamEvent]) -> None:
         """A tool call begins; `key` names it in later pieces."""
-        lane = self._tools[key] = ToolLane(tool_id, name)
+        lane = self._tools[key] = ToolLane(start)
         self._enqueue(lane, out)
 
     def arguments(self, key: int, piece: str, out: list[StreamEvent]) -> None:

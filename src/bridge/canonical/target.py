@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -12,3 +13,10 @@ class Target:
     api_root: str = ""
     cache_key: str | None = None
     """Names the conversation to the provider's prompt cache, without saying whose it is."""
+
+    @property
+    def family(self) -> str:
+        """Who can read what this model gives with its tool calls: its provider, for models of the same make."""
+        vendor, slash, name = self.model.rpartition("/")
+        make = vendor if slash else re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]
+        return f"{self.provider}/{make}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -16,25 +16,12 @@ if TYPE_CHECKING:
 
     from bridge.canonical.fold import Message
     from bridge.canonical.json import JsonObject
-    from bridge.canonical.reading import Reading
+    from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
     from bridge.canonical.target import Target
     from bridge.errors import BridgeError
     from bridge.ports import StreamDecoder, StreamEncoder
     from bridge.providers import ProtocolName
-
-
-class Rendered(Protocol):
-    """A request as a provider wants it, and what could not be said in it."""
-
-    @property
-    def body(self) -> JsonObject: ...
-
-    @property
-    def losses(self) -> tuple[str, ...]: ...
-
-    @property
-    def reading(self) -> Reading: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import orjson
 from bridge.canonical import content as canonical
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import document_parts, image_part, joined, server_block_text, text_part
+from bridge.protocols.openai_chat.replay import GEMINI_BYPASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,12 +74,15 @@ class MessageRenderer:
     def _assistant(self, blocks: Iterable[canonical.Block]) -> list[JsonObject]:
         texts: list[str] = []
         calls: list[JsonValue] = []
+        replayed: JsonObject = {}
         for block in blocks:
             match block:
                 case canonical.Text(text):
                     texts.append(text)
                 case canonical.ToolUse():
-                    calls.append(self._call(block))
+                    calls.append(self._call(block, first=not calls))
+                    if block.replay and block.replay.turn:
+                        replayed |= block.replay.turn
                 case canonical.Thinking() | canonical.RedactedThinking():
                     self.losses.add("thinking: only the provider that made it can read it")
                 case canonical.ServerBlock():
@@ -90,11 +94,18 @@ class MessageRenderer:
         if not text and not calls:
             return []
         message: JsonObject = {"role": "assistant", "content": text or None}
-        return [message | {"tool_calls": calls}] if calls else [message]
+        if not calls:
+            return [message]
+        if self.traits.reasoning == "deepseek":  # refuses tool calls without the reasoning, be it empty
+            replayed.setdefault("reasoning_content", "")
+        return [message | {"tool_calls": calls} | replayed]
 
-    def _call(self, block: canonical.ToolUse) -> JsonValue:
+    def _call(self, block: canonical.ToolUse, *, first: bool) -> JsonValue:
         function: JsonObject = {"name": self.names(block.name), "arguments": orjson.dumps(block.input).decode()}
-        return {"id": self.ids(block.id), "type": "function", "function": function}
+        call: JsonObject = {"id": self.ids(block.id), "type": "function", "function": function}
+        if block.replay and block.replay.call:
+            return call | block.replay.call
+        return call | GEMINI_BYPASS if first and self.traits.signs_calls else call
 
     def _results(self, one_round: _Round) -> tuple[list[JsonObject], list[JsonObject]]:
         """One tool message per call, and user messages with what they show."""

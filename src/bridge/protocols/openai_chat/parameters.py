@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bridge.errors import invalid_request
-from bridge.protocols.openai_chat.schemas import adapt_schema, fits_strict
+from bridge.protocols.openai_chat.strictness import said_schema
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
@@ -124,10 +124,7 @@ class ParameterRenderer:
     def _format(self, request: Request, body: JsonObject) -> None:
         if request.output_format is None:
             return
-        strict = self.traits.strict and fits_strict(request.output_format.schema)
-        schema, losses = adapt_schema(request.output_format.schema, "strict" if strict else self.traits.schema)
-        for loss in losses:
-            self.losses.add(loss)
+        schema, strict = said_schema(request.output_format.schema, self.traits, self.losses, wants_strict=True)
         json_schema: JsonObject = {"name": "output", "schema": schema}
         if strict:
             json_schema["strict"] = True

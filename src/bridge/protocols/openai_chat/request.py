@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.canonical.reading import Reading
+from bridge.canonical.reading import Reading, Rendered
 from bridge.protocols.openai_chat.content import Losses
 from bridge.protocols.openai_chat.messages import MessageRenderer
 from bridge.protocols.openai_chat.naming import tool_ids, tool_names
@@ -19,14 +18,7 @@ if TYPE_CHECKING:
     from bridge.canonical.target import Target
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedRequest:
-    body: JsonObject
-    losses: tuple[str, ...]
-    reading: Reading
-
-
-def render_request(request: Request, target: Target) -> RenderedRequest:
+def render_request(request: Request, target: Target) -> Rendered:
     """The request for one provider; content that cannot be said is refused, settings that cannot are losses."""
     traits = traits_of(target.provider, target.api_root, target.model)
     losses, names = Losses(), tool_names(traits)
@@ -40,5 +32,11 @@ def render_request(request: Request, target: Target) -> RenderedRequest:
         body["stream"] = True
         if traits.stream_usage:
             body["stream_options"] = {"include_usage": True}
-    reading = Reading(target.provider, names.changed, traits.reasoning_tags, request.stop_sequences)
-    return RenderedRequest(body, tuple(losses), reading)
+    reading = Reading(
+        target.provider,
+        names.changed,
+        traits.reasoning_tags,
+        replays_reasoning_text=traits.reasoning == "deepseek",
+        stop_sequences=request.stop_sequences,
+    )
+    return Rendered(body, tuple(losses), reading)

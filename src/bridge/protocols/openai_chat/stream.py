@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, Usage
+from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, ToolUseStart, Usage
 from bridge.canonical.fold import parse_arguments
 from bridge.canonical.sequencer import BlockSequencer, SequenceError
 from bridge.errors import BridgeError, broken_upstream
@@ -29,6 +29,7 @@ from bridge.protocols.openai_chat.delta import (
 from bridge.protocols.openai_chat.errors import error_in_chunk
 from bridge.protocols.openai_chat.finish import FAILED_REASONS, stop_reason
 from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
+from bridge.protocols.openai_chat.replay import TurnData, call_data
 from bridge.protocols.openai_chat.usage import parse_usage
 from bridge.sse import EventTooLargeError, SseParser
 
@@ -63,6 +64,7 @@ class ChatStreamDecoder:
         self._blocks = BlockSequencer()
         self._calls = _CallKeys()
         self._tags = ReasoningTags(reading.reasoning_tags) if reading.reasoning_tags else None
+        self._turn_data = TurnData(keeps_text=reading.replays_reasoning_text)
         self._usage: Usage | None = None
         self._characters = 0
         self._finish: WireObject = {}
@@ -140,6 +142,8 @@ class ChatStreamDecoder:
 
     def _delta(self, delta: WireObject, out: list[StreamEvent]) -> None:
         reasoning = reasoning_text(delta)
+        if reasoning or "reasoning_details" in delta:
+            self._turn_data.add(delta, reasoning)
         if reasoning:
             self._characters += len(reasoning)
             self._blocks.thinking(reasoning, out)
@@ -186,7 +190,9 @@ class ChatStreamDecoder:
         if is_new:
             if not name or not isinstance(name, str):
                 raise SequenceError("a tool call began without a name")
-            self._blocks.open_tool(key, tool_id, self._reading.tool_names.get(name, name), out)
+            original = self._reading.tool_names.get(name, name)
+            begins_turn = not self._blocks.tools and self._turn_data.is_there
+            self._blocks.open_tool(key, ToolUseStart(tool_id, original, call_data(call), begins_turn), out)
         arguments = function.get("arguments")
         if arguments:
             piece = arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
@@ -211,7 +217,8 @@ class ChatStreamDecoder:
             for kind, piece in self._tags.close():
                 self._say(kind, piece, out)
         self._blocks.finish(out)
-        out.append(MessageEnd(reason, self._usage or self._estimated_usage(), sequence, raw_reason))
+        data = self._turn_data.merged() if self._blocks.tools else None
+        out.append(MessageEnd(reason, self._usage or self._estimated_usage(), sequence, raw_reason, data))
         self._state = _State.ENDED
 
     def _estimated_usage(self) -> Usage:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from bridge.canonical import content as canonical
 from bridge.canonical.request import ServerTool, Tool
 from bridge.errors import invalid_request
-from bridge.protocols.openai_chat.schemas import adapt_schema, fits_strict
+from bridge.protocols.openai_chat.strictness import said_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,11 +81,9 @@ class ToolRenderer:
         function: JsonObject = {"name": self.names(tool.name)}
         if tool.description:
             function["description"] = tool.description
-        strict = bool(tool.strict) and self._can_be_strict(tool)
-        schema, losses = adapt_schema(tool.input_schema, "strict" if strict else self.traits.schema)
-        for loss in losses:
-            self.losses.add(loss)
-        function["parameters"] = schema
+        function["parameters"], strict = said_schema(
+            tool.input_schema, self.traits, self.losses, wants_strict=bool(tool.strict)
+        )
         if strict:
             function["strict"] = True
         if tool.cache is not None and not self.traits.cache_control:
@@ -94,12 +92,6 @@ class ToolRenderer:
         if tool.cache is not None and self.traits.cache_control:
             rendered["cache_control"] = {"type": "ephemeral"}
         return rendered
-
-    def _can_be_strict(self, tool: Tool) -> bool:
-        if self.traits.strict and fits_strict(tool.input_schema):
-            return True
-        self.losses.add("strict: the schema is not enforced by this upstream")
-        return False
 
     def _choice(self, choice: ToolChoice, tools: list[Tool]) -> JsonObject:
         said: JsonObject = {"tool_choice": self._mode(choice, tools)}

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
     from bridge.protocols.openai_chat.schemas.shapes import Adapted
 
-__all__ = ["SchemaDialect", "adapt_schema", "fits_strict"]
-
 SchemaDialect: TypeAlias = Literal["plain", "gemini", "strict"]
 
 CACHED_SCHEMAS: Final = 256

@@ -70,10 +70,12 @@ class Flattener:
         return as_object(target), replace(place, refs=(*place.refs, ref))
 
     def cut(self, loss: str) -> JsonObject:
+        """What stands where the schema is cut off: an open object."""
         self.losses.add(loss)
         return {"type": "object"}
 
     def merged(self, parts: list[JsonObject]) -> JsonObject:
+        """One schema that says what all the parts say."""
         by_keyword: dict[str, list[JsonValue]] = {}
         for part in parts:
             for keyword, value in part.items():

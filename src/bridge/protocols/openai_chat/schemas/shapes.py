@@ -103,6 +103,7 @@ def _child(value: JsonValue, step: str) -> JsonValue:
 
 
 def without_references(schema: JsonObject) -> JsonObject:
+    """The schema's own keywords: no `$ref`, no `allOf`, and `const` as an enum of one."""
     own = {name: value for name, value in schema.items() if name not in ("$ref", "allOf", "const")}
     if "const" in schema:
         own["enum"] = [schema["const"]]

@@ -1,0 +1,206 @@
+"""The memory of tool calls: what a request lacks is recalled before it is sent, what an answer leaves is kept.
+
+Names and arguments that the history holds cost no read. One read brings what is missing and what has to be replayed.
+Calls are saved while the answer streams; the end of the message waits for the last save, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import orjson
+
+from bridge.canonical.content import Replay, ToolUse
+from bridge.canonical.events import BlockStop, InputDelta, MessageEnd, ToolUseStart
+from bridge.canonical.request import Turn
+from bridge.errors import BridgeError, invalid_request
+from bridge.state.claims import mint, read_claim
+from bridge.state.keys import partition_key
+from bridge.state.records import Found, ToolRecord
+from bridge.state.repair import orphan_results, restore_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bridge.canonical.events import StreamEvent
+    from bridge.canonical.request import Request
+    from bridge.conversation import Conversation
+    from bridge.exchange import Record
+    from bridge.ports import ConversationStore
+
+SAVE_SECONDS = 5.0
+_WHY = {
+    "unknown": "it is not known here",
+    "expired": "its conversation expired after STATE_TTL_SECONDS without activity",
+    "terminated": "its conversation was terminated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMemory:
+    """Tool calls of one principal with one provider family."""
+
+    store: ConversationStore
+    principal: str
+    family: str
+    record: Record
+
+    async def recall(self, request: Request) -> Request:
+        """The request with trimmed calls put back and provider data attached; BridgeError if a call is lost."""
+        orphans = orphan_results(request)
+        flagged = [call.id for call in _calls(request) if (claim := read_claim(call.id)) and claim.has_data]
+        found = await self._find(orphans, flagged)
+        for tool_id in orphans:
+            if tool_id not in found.records:
+                why = _WHY[found.absent.get(tool_id, "unknown")]
+                raise invalid_request(
+                    f"messages: tool_result for {tool_id!r}: its tool_use is not in the history, and {why}"
+                )
+        self.record.repaired_calls += len(orphans)
+        return self._with_replays(restore_calls(request, found.records), found.records)
+
+    async def _find(self, orphans: list[str], flagged: list[str]) -> Found:
+        wanted: dict[str, list[str]] = {}
+        for tool_id in (*orphans, *flagged):
+            claim = read_claim(tool_id)
+            if claim is not None:
+                wanted.setdefault(partition_key(self.principal, claim.token), []).append(tool_id)
+        if not wanted:
+            return Found()
+        self.record.store_reads += 1
+        try:
+            return await self.store.load(wanted)
+        except BridgeError:
+            if orphans:
+                raise
+            self.record.state_failures += 1  # only data to replay is missing: the provider can do without
+            return Found()
+
+    def _with_replays(self, request: Request, records: Mapping[str, ToolRecord]) -> Request:
+        replays = {
+            tool_id: _replay(record.data)
+            for tool_id, record in records.items()
+            if record.data and record.family == self.family
+        }
+        if not replays:
+            return request
+        self.record.replayed_calls += len(replays)
+        return _attach(request, replays)
+
+    def keeper(self, conversation: Conversation) -> ToolKeeper:
+        """Keeps the calls of one answer."""
+        return ToolKeeper(self, conversation.token)
+
+
+def without_replays(request: Request) -> Request:
+    """The request without any provider data, for a provider that refused it."""
+    return _attach(request, {call.id: None for call in _calls(request)})
+
+
+@dataclass(slots=True)
+class ToolKeeper:
+    """Gives the calls of one answer ids of the bridge's own and saves them as they become complete."""
+
+    memory: ToolMemory
+    token: str
+    _open: ToolRecord | None = None
+    _pieces: list[str] = field(default_factory=list)
+    _begins_turn: bool = False
+    _waiting: ToolRecord | None = None
+    _unsaved: list[ToolRecord] = field(default_factory=list)
+    _saving: asyncio.Task[None] | None = None
+
+    def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
+        """The events with minted ids; saves begin in the background."""
+        return [self._observe(event) for event in events]
+
+    async def settle(self) -> None:
+        """Wait for the saves under way, not for ever: an answer is worth more than its memory (FR5.4)."""
+        if self._saving is not None:
+            _, late = await asyncio.wait({self._saving}, timeout=SAVE_SECONDS)
+            self.memory.record.state_failures += len(late)
+
+    def _observe(self, event: StreamEvent) -> StreamEvent:
+        match event:
+            case InputDelta(piece):
+                self._pieces.append(piece)
+            case ToolUseStart():
+                return self._start(event)
+            case BlockStop() if self._open is not None:
+                self._complete(replace(self._open, arguments="".join(self._pieces)))
+            case MessageEnd():
+                self._end(event)
+        return event
+
+    def _start(self, start: ToolUseStart) -> ToolUseStart:
+        has_data = start.data is not None or start.begins_turn
+        minted = mint(self.token, secrets.token_bytes(8), has_data=has_data)
+        data = _stored(Replay(call=start.data)) if start.data else None
+        self._open = ToolRecord(minted, start.name, "", self.memory.family, start.id, data)
+        self._pieces, self._begins_turn = [], start.begins_turn
+        self.memory.record.tool_call_count += 1
+        return replace(start, id=minted)
+
+    def _complete(self, record: ToolRecord) -> None:
+        self._open = None
+        if self._begins_turn:
+            self._waiting = record  # what belongs to the whole turn is known at its end
+        else:
+            self._save(record)
+
+    def _end(self, end: MessageEnd) -> None:
+        self.memory.record.stop_reason, self.memory.record.usage = end.reason, end.usage
+        if self._waiting is not None:
+            call = _replay(self._waiting.data).call if self._waiting.data else None
+            self._save(replace(self._waiting, data=_stored(Replay(call, end.turn_data))))
+            self._waiting = None
+
+    def _save(self, record: ToolRecord) -> None:
+        self._unsaved.append(record)
+        if self._saving is None or self._saving.done():
+            self._saving = asyncio.ensure_future(self._save_all())
+
+    async def _save_all(self) -> None:
+        """Calls that become complete while others are being saved go together."""
+        report = self.memory.record
+        partition = partition_key(self.memory.principal, self.token)
+        while self._unsaved:
+            records, self._unsaved = self._unsaved, []
+            report.store_writes += 1
+            try:
+                report.conflicts += await self.memory.store.save(partition, records)
+            except BridgeError:
+                report.state_failures += 1
+
+
+def _calls(request: Request) -> list[ToolUse]:
+    return [block for turn in request.turns for block in turn.content if isinstance(block, ToolUse)]
+
+
+def _attach(request: Request, replays: Mapping[str, Replay | None]) -> Request:
+    turns = tuple(
+        Turn(
+            turn.role,
+            tuple(
+                replace(block, replay=replays[block.id])
+                if isinstance(block, ToolUse) and block.id in replays
+                else block
+                for block in turn.content
+            ),
+        )
+        for turn in request.turns
+    )
+    return replace(request, turns=turns)
+
+
+def _stored(replay: Replay) -> str | None:
+    kept = {name: value for name, value in (("call", replay.call), ("turn", replay.turn)) if value}
+    return orjson.dumps(kept).decode() if kept else None
+
+
+def _replay(stored: str) -> Replay:
+    kept = orjson.loads(stored)
+    return Replay(kept.get("call"), kept.get("turn"))
