@@ -113,7 +113,7 @@ $(UV): requirements/uv.txt
 	$(UV) pip sync --quiet --python .tools/sam --require-hashes requirements/sam.lock
 	touch $@
 
-# The last anthropic SDK before 1.0, which many clients still hold, beside the new one in .venv.
+# The older anthropic SDK that the conformance tests run, beside the new one in .venv.
 .tools/anthropic-0x/.ready: $(UV) requirements/anthropic-0x.lock
 	test -x .tools/anthropic-0x/bin/python || $(UV) venv --quiet --python $(PYTHON) .tools/anthropic-0x
 	$(UV) pip sync --quiet --python .tools/anthropic-0x --require-hashes requirements/anthropic-0x.lock

@@ -97,7 +97,7 @@ def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
 def _create_table(arguments: argparse.Namespace, settings: Settings) -> int:
     from botocore.exceptions import BotoCoreError, ClientError
 
-    from bridge.state.dynamodb import connect
+    from bridge.state.dynamodb_table import connect
     from bridge.state.table import create_table
 
     name = arguments.table or settings.state_table

@@ -51,8 +51,10 @@ def make_store(settings: Settings) -> ConversationStore:
     """DynamoDB where a table is named, else a SQLite file. Neither is touched before a request needs it."""
     if settings.state_table is not None:
         from bridge.state.dynamodb import DynamoDbStore
+        from bridge.state.dynamodb_table import DynamoDbTable
 
-        return DynamoDbStore(settings.state_table, settings.state_ttl_seconds)
+        return DynamoDbStore(DynamoDbTable(settings.state_table), settings.state_ttl_seconds)
     from bridge.state.sqlite import SqliteStore
+    from bridge.state.sqlite_file import SqliteFile
 
-    return SqliteStore(settings.state_file, settings.state_ttl_seconds)
+    return SqliteStore(SqliteFile(settings.state_file), settings.state_ttl_seconds)

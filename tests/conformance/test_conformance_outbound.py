@@ -79,6 +79,7 @@ def test_a_recorded_request_reaches_the_upstream_as_one_it_takes(
     assert type_defects(body, beyond=TARGETS[model]) == []
     assert order_defects(body["messages"]) == []
     assert undeclared_tools(body) == CALLED_BUT_NOT_OFFERED.get(name, set())
+    assert {tool["function"]["name"] for tool in body.get("tools", ())} == known_tools(recording["body"])
     assert b"UNKNOWN_TOOL_NAME" not in received.body
     assert b"x-anthropic-billing-header" not in received.body
     assert bool(body.get("stream")) is bool(recording["body"].get("stream"))
@@ -120,6 +121,17 @@ def test_a_recorded_request_is_answered_in_the_form_it_asked_for(case_bridge: st
     assert defects(events) == []
     assert events[0].data["message"]["model"] == recording["body"]["model"]
     assert "".join(event.data["delta"].get("text", "") for event in events if event.type == "content_block_delta")
+
+
+@pytest.mark.req("C5.3")
+def test_the_recordings_hold_deferred_tools_both_found_and_not() -> None:
+    deferred = [
+        tool["name"] in known_tools(recording["body"])
+        for recording in MESSAGES.values()
+        for tool in recording["body"].get("tools", ())
+        if tool.get("defer_loading")
+    ]
+    assert {True, False} == set(deferred)
 
 
 @pytest.mark.req("R5")
@@ -210,8 +222,22 @@ def replay(url: str, recording: dict[str, Any], model: str) -> httpx2.Response:
     )
 
 
+def known_tools(body: dict[str, Any]) -> set[str]:
+    """The tools that the model may know: a deferred one only after a search found it or it was called."""
+    blocks = blocks_of(body["messages"])
+    found = {block["name"] for block in blocks if block.get("type") == "tool_use"}
+    for block in blocks:
+        for part in block["content"] if isinstance(block.get("content"), list) else ():
+            found |= {part["tool_name"]} if part["type"] == "tool_reference" else set()
+    return {tool["name"] for tool in body.get("tools", ()) if not tool.get("defer_loading") or tool["name"] in found}
+
+
+def blocks_of(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [block for message in messages for block in message["content"] if isinstance(block, dict)]
+
+
 def has_shuffled_results(messages: list[dict[str, Any]]) -> bool:
-    blocks = [block for message in messages for block in message["content"] if isinstance(block, dict)]
+    blocks = blocks_of(messages)
     calls = [block["id"] for block in blocks if block.get("type") == "tool_use"]
     results = [block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"]
     return [ident for ident in calls if ident in results] != results

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 
-from bridge.state.dynamodb import connect
+from bridge.state.dynamodb_table import connect
 from bridge.state.keys import partition_key
 from bridge.state.table import create_table
 from emulator import emulator

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from bridge.state.claims import conversation_of, conversation_token, mint, read_claim
-from bridge.state.dynamodb import connect
+from bridge.state.dynamodb_table import connect
 from bridge.state.table import create_table
 from support import running_bridge
 

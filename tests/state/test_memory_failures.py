@@ -15,6 +15,7 @@ from bridge.protocols.anthropic.request import parse_request
 from bridge.state.claims import conversation_token, mint
 from bridge.state.memory import ToolMemory
 from bridge.state.sqlite import SqliteStore
+from bridge.state.sqlite_file import SqliteFile
 from dynamodb_local import CREDENTIALS
 from support import running_bridge
 
@@ -54,7 +55,7 @@ def answer(tool_id: str) -> dict[str, Any]:
 )
 def test_the_store_is_read_only_when_something_is_missing(tmp_path: Path, messages: list[Any], reads: int) -> None:
     record = Record()
-    memory = ToolMemory(SqliteStore(str(tmp_path / "s"), 60), "ann", "openai/gpt", record)
+    memory = ToolMemory(SqliteStore(SqliteFile(str(tmp_path / "s")), 60), "ann", "openai/gpt", record)
     asyncio.run(memory.recall(request(*messages)))
     assert record.store_reads == reads
     assert (tmp_path / "s").exists() == bool(reads)
@@ -64,7 +65,7 @@ def test_the_store_is_read_only_when_something_is_missing(tmp_path: Path, messag
 def test_a_store_that_is_down_stops_only_what_cannot_do_without(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     record = Record()
-    memory = ToolMemory(SqliteStore(str(tmp_path / "file" / "s"), 60), "ann", "openai/gpt", record)
+    memory = ToolMemory(SqliteStore(SqliteFile(str(tmp_path / "file" / "s")), 60), "ann", "openai/gpt", record)
     asyncio.run(memory.recall(request(*turn(FLAGGED))))
     assert record.state_failures == 1
     with pytest.raises(BridgeError) as refused:

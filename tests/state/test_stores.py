@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from moto import mock_aws
 
 from bridge.errors import BridgeError, ErrorKind
-from bridge.state.dynamodb import DynamoDbStore, connect
+from bridge.state.dynamodb import DynamoDbStore
+from bridge.state.dynamodb_table import DynamoDbTable, connect
 from bridge.state.keys import partition_key
 from bridge.state.records import ToolRecord
 from bridge.state.sqlite import SqliteStore
+from bridge.state.sqlite_file import SqliteFile
 from bridge.state.table import create_table
 from dynamodb_local import CREDENTIALS
 
@@ -53,7 +55,7 @@ def make_store(
 ) -> Iterator[MakeStore]:
     """Stores on the same data: each call stands for another process."""
     if request.param == "sqlite":
-        yield lambda: SqliteStore(str(tmp_path / "deep" / "state.sqlite3"), TTL, clock)
+        yield lambda: SqliteStore(SqliteFile(str(tmp_path / "deep" / "state.sqlite3")), TTL, clock)
         return
     name = f"state-{uuid4().hex}"
     if request.param == "moto":
@@ -61,11 +63,11 @@ def make_store(
             monkeypatch.setenv(variable, value)
         with mock_aws():
             create_table(connect(), name)
-            yield lambda: DynamoDbStore(name, TTL, clock)
+            yield lambda: DynamoDbStore(DynamoDbTable(name), TTL, clock)
     else:
         request.getfixturevalue("aws_environment")
         create_table(connect(), name)
-        yield lambda: DynamoDbStore(name, TTL, clock)
+        yield lambda: DynamoDbStore(DynamoDbTable(name), TTL, clock)
 
 
 @pytest.fixture
@@ -229,7 +231,7 @@ def test_an_ordinary_call_is_small() -> None:
 @pytest.mark.req("FR5.5")
 def test_a_missing_table_is_named(aws_environment: dict[str, str]) -> None:
     with pytest.raises(BridgeError, match="'nowhere' does not exist"):
-        run(DynamoDbStore("nowhere", TTL).check())
+        run(DynamoDbStore(DynamoDbTable("nowhere"), TTL).check())
 
 
 @pytest.mark.req("FR5.5")
@@ -237,11 +239,11 @@ def test_a_store_that_is_down_is_overloaded(monkeypatch: pytest.MonkeyPatch) -> 
     for name, value in (CREDENTIALS | {"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:9"}).items():
         monkeypatch.setenv(name, value)
     with pytest.raises(BridgeError) as failed:
-        run(DynamoDbStore("state", TTL).load({A: ["t1"]}))
+        run(DynamoDbStore(DynamoDbTable("state"), TTL).load({A: ["t1"]}))
     assert failed.value.kind is ErrorKind.OVERLOADED
 
 
 def test_a_state_file_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(BridgeError, match="cannot be used"):
-        run(SqliteStore(str(tmp_path / "file" / "state.sqlite3"), TTL).check())
+        run(SqliteStore(SqliteFile(str(tmp_path / "file" / "state.sqlite3")), TTL).check())

@@ -1,82 +1,47 @@
-"""The state in a SQLite file: the embedded default of a local run. Survives restarts and a second process."""
+"""Tool calls in a SQLite file: the same rules as in DynamoDB, each operation one transaction."""
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 import time
-from contextlib import closing
-from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from bridge.errors import BridgeError, ErrorKind
 from bridge.state.keys import META, TOOL_PREFIX, tool_key
 from bridge.state.lifetime import Lifetime
 from bridge.state.records import Found, Liveness, ToolRecord
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Mapping, Sequence
 
-P = ParamSpec("P")
-T = TypeVar("T")
+    from bridge.state.sqlite_file import SqliteFile
 
 _TERMINATED = "terminated"
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS state (
-    pk TEXT NOT NULL,
-    sk TEXT NOT NULL,
-    epoch TEXT NOT NULL,
-    item TEXT NOT NULL,
-    expires_at REAL NOT NULL,
-    PRIMARY KEY (pk, sk)
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS state_expiry ON state (expires_at);
-"""
 
 
 class SqliteStore:
-    """One file; a connection per operation, so that threads and processes need not know of each other."""
+    """The conversation store of a local run."""
 
-    def __init__(self, path: str, ttl_seconds: int, clock: Callable[[], float] = time.time) -> None:
-        self._path = Path(path)
+    def __init__(self, file: SqliteFile, ttl_seconds: int, clock: Callable[[], float] = time.time) -> None:
+        self._file = file
         self._lifetime = Lifetime(ttl_seconds, clock)
 
     async def check(self) -> str:
-        await self._run(lambda connection: connection.execute("SELECT 1 FROM state LIMIT 1").fetchall())
-        return f"SQLite file {self._path}"
+        await self._file.run(lambda connection: connection.execute("SELECT 1 FROM state LIMIT 1").fetchall())
+        return f"SQLite file {self._file.path}"
 
     async def save(self, partition: str, records: Sequence[ToolRecord]) -> int:
-        return await self._run(self._save, partition, records)
+        return await self._file.run(self._save, partition, records)
 
     async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
-        return await self._run(self._load, wanted)
+        return await self._file.run(self._load, wanted)
 
     async def forget(self, partition: str, tool_id: str) -> bool:
         statement = "DELETE FROM state WHERE pk = ? AND sk = ?"
-        return await self._run(lambda db: db.execute(statement, (partition, tool_key(tool_id))).rowcount > 0)
+        return await self._file.run(lambda db: db.execute(statement, (partition, tool_key(tool_id))).rowcount > 0)
 
     async def terminate(self, partition: str) -> int:
-        return await self._run(self._terminate, partition)
-
-    async def _run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.to_thread(self._in_transaction, lambda connection: work(connection, *args, **kwargs))
-
-    def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            with closing(self._connect()) as connection:
-                connection.execute("BEGIN IMMEDIATE")
-                result = work(connection)
-                connection.execute("COMMIT")
-                return result
-        except (sqlite3.Error, OSError) as error:
-            raise BridgeError(ErrorKind.OVERLOADED, f"the state file {self._path} cannot be used: {error}") from error
-
-    def _connect(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, timeout=5, isolation_level=None)
-        connection.executescript(f"PRAGMA journal_mode=WAL; {_SCHEMA}")
-        return connection
+        return await self._file.run(self._terminate, partition)
 
     def _save(self, db: sqlite3.Connection, partition: str, records: Sequence[ToolRecord]) -> int:
         epoch = self._living_epoch(db, partition)

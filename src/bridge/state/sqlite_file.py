@@ -1,0 +1,55 @@
+"""A SQLite file: the embedded default of a local run. Survives restarts and a second process."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+
+from bridge.errors import BridgeError, ErrorKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS state (
+    pk TEXT NOT NULL,
+    sk TEXT NOT NULL,
+    epoch TEXT NOT NULL,
+    item TEXT NOT NULL,
+    expires_at REAL NOT NULL,
+    PRIMARY KEY (pk, sk)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS state_expiry ON state (expires_at);
+"""
+
+
+class SqliteFile:
+    """A connection per operation, so that threads and processes need not know of each other."""
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(self._in_transaction, lambda connection: work(connection, *args, **kwargs))
+
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            with closing(self._connect()) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                result = work(connection)
+                connection.execute("COMMIT")
+                return result
+        except (sqlite3.Error, OSError) as error:
+            raise BridgeError(ErrorKind.OVERLOADED, f"the state file {self.path} cannot be used: {error}") from error
+
+    def _connect(self) -> sqlite3.Connection:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
+        connection.executescript(f"PRAGMA journal_mode=WAL; {_SCHEMA}")
+        return connection
