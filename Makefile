@@ -130,3 +130,7 @@ $(NODE_MODULES): tests/node/package.json tests/node/package-lock.json
 .PHONY: bench
 bench: .venv/.ready ## Measure the bridge beside a bytes-only relay (BENCH_ARGS=--quick for a short run)
 	@.venv/bin/python -m bench $(BENCH_ARGS)
+
+.PHONY: soak
+soak: .venv/.ready $(NODE_MODULES) ## 10,000 tool turns over killed bridges and a failing store; prints the cost (SOAK_ARGS=--quick)
+	@.venv/bin/python -m bench.soak $(SOAK_ARGS)

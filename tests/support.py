@@ -25,7 +25,9 @@ FIXTURES = ROOT / "tests" / "fixtures"
 def running_bridge(tmp_path: Path, **environment: str) -> Iterator[str]:
     """Serve the bridge with these settings; yields its URL."""
     settings = load_settings({"STATE_FILE": str(tmp_path / "state.sqlite3"), "LOG_LEVEL": "error", **environment})
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
     config = uvicorn.Config(build_app(settings, as_json=False), log_level="error", lifespan="on", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)

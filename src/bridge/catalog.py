@@ -155,7 +155,7 @@ class Catalog:
 
     async def _fetch(self, provider: Provider, key: str | None) -> tuple[ModelEntry, ...] | None:
         url = provider.url(_LIST_PATHS[provider.protocol])
-        call = UpstreamCall(provider.name, "GET", url, provider.headers(key, {}), None)
+        call = UpstreamCall(provider.name, "GET", url, provider.call_headers(key, {}), None)
         try:
             async with asyncio.timeout(self._patience):
                 body = await self._read(call)

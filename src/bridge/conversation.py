@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.canonical.request import Request
 
 _SESSION_HEADERS = ("x-claude-code-session-id", "session_id", "conversation_id")
-_SESSION_IN_USER_ID = re.compile(r'"session_id"\s*:\s*"([A-Za-z0-9_.:@-]{1,128})"')
+_SESSION_IN_USER_ID = re.compile(r'"session_id"\s*:\s*"([A-Za-z0-9_.:@-]{1,128})"|_session_([0-9a-f-]{36})$')
 _LEGAL = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 
 
@@ -66,7 +66,10 @@ def _by_session(headers: Mapping[str, str], request: Request) -> str | None:
         if value and _LEGAL.fullmatch(value):
             return value
     found = _SESSION_IN_USER_ID.search(request.user_id or "")
-    return found[1] if found else None
+    if found:
+        return found[1] or found[2]
+    key = request.extras.get("prompt_cache_key")
+    return key if isinstance(key, str) and _LEGAL.fullmatch(key) else None
 
 
 def _newest_token(request: Request) -> str | None:

@@ -71,7 +71,7 @@ class Envelope(BaseModel):
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
     model: str
-    stream: bool = False
+    stream: bool | None = None
 
 
 def read_envelope(body: bytes) -> Envelope:

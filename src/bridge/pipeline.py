@@ -13,6 +13,7 @@ import orjson
 
 from bridge.canonical.events import MessageEnd, StreamFailed
 from bridge.canonical.fold import fold, unfold
+from bridge.canonical.json import dumps
 from bridge.canonical.request import media_characters
 from bridge.canonical.target import Target
 from bridge.conversation import cache_key, conversation
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
 MAX_LOSSES_HEADER = 1024
+MAX_KEYS_TRIED = 2
 BYTES_PER_TOKEN = 4
 DEADLINE_MARGIN_SECONDS = 1.5
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -81,7 +83,7 @@ class Bridge:
         from bridge.tokens import estimate_request
 
         counted = await asyncio.to_thread(lambda: estimate_request(parse_countable(call.body)))
-        return Answer(200, {"content-type": JSON}, orjson.dumps({"input_tokens": counted}))
+        return Answer(200, {"content-type": JSON}, dumps({"input_tokens": counted}))
 
     async def _translate(self, call: ClientCall, route: Route, model: str) -> Answer:
         client, server = registry.client(call.protocol), registry.server(route.provider.protocol)
@@ -109,7 +111,7 @@ class Bridge:
         if call.record.state_failures:
             headers["x-bridge-state"] = "not stored: results of these tool calls may not be understood later"
         whole = client.render_response(fold(events), message_id, model)
-        return Answer(200, {"content-type": JSON, **headers}, orjson.dumps(whole))
+        return Answer(200, {"content-type": JSON, **headers}, dumps(whole))
 
     async def _ask(
         self, call: ClientCall, provider: Provider, request: Request, target: Target
@@ -117,13 +119,13 @@ class Bridge:
         """Send the request; where the provider refuses data of its own that was replayed, once more without it."""
         server = registry.server(provider.protocol)
         rendered = server.render_request(request, target)
-        body = orjson.dumps(rendered.body)
+        body = dumps(rendered.body)
         estimated = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
         rendered = replace(rendered, reading=estimated)
         reply = await self._send(call, provider, provider.answer_path, body)
-        if reply.status < 400:
+        if reply.status < 300:
             return reply, rendered
-        refusal = await _refusal(reply, provider)
+        refusal = await _refusal(reply, provider, call.credential)
         if not (call.record.replayed_calls and refusal.status == 400 and _REFUSED_REPLAY.search(refusal.message)):
             raise refusal
         call.record.replayed_calls = 0
@@ -133,7 +135,7 @@ class Bridge:
         """Client and provider speak the same protocol: the bytes go through as they are."""
         body = call.body
         if target.wire_model != model:
-            body = orjson.dumps(orjson.loads(body) | {"model": target.wire_model})
+            body = dumps(orjson.loads(body) | {"model": target.wire_model})
         reply = await self._send(call, target.provider, path, body)
         headers = {"content-type": JSON} | {
             name: value for name, value in reply.headers.items() if name in _PASSED_BACK or "ratelimit" in name
@@ -143,16 +145,25 @@ class Bridge:
         return Answer(reply.status, headers, _relay(call, reply), registry.heartbeat(call.protocol))
 
     async def _send(self, call: ClientCall, provider: Provider, path: str, body: bytes) -> UpstreamReply:
-        key = random.choice(provider.keys) if provider.keys else call.credential  # noqa: S311  (load spreading)
-        headers = {"content-type": JSON} | provider.headers(key, call.headers)
-        reply = await self.upstream.send(UpstreamCall(provider.name, "POST", provider.url(path), headers, body))
-        call.record.upstream_status = reply.status
+        """Send a body; where the bridge holds several keys, one that is refused or used up is followed by another."""
+        keys: list[str | None] = [*random.sample(provider.keys, min(len(provider.keys), MAX_KEYS_TRIED))]
+        keys = keys or [call.credential]
+        for key in keys:
+            headers = {"content-type": JSON} | provider.call_headers(key, call.headers)
+            reply = await self.upstream.send(UpstreamCall(provider.name, "POST", provider.url(path), headers, body))
+            call.record.upstream_status = reply.status
+            if reply.status not in (401, 429) or key is keys[-1]:
+                break
+            await reply.aclose()
         return reply
 
 
-async def _refusal(reply: UpstreamReply, provider: Provider) -> BridgeError:
-    """The provider's refusal in the bridge's own terms."""
+async def _refusal(reply: UpstreamReply, provider: Provider, credential: str | None) -> BridgeError:
+    """The provider's refusal in the bridge's own terms; some providers quote the key they were shown."""
     body = await _read_and_close(reply, MAX_ERROR_BYTES)
+    for key in (*provider.keys, credential):
+        if key:
+            body = body.replace(key.encode(), b"***")
     parse_error = registry.server(provider.protocol).parse_error
     return parse_error(reply.status, body, provider.name, reply.headers.get("retry-after"))
 
@@ -200,10 +211,17 @@ class _Translation:
     keeper: ToolKeeper
 
     async def events(self) -> AsyncIterator[list[StreamEvent]]:
-        async for data in self.reply.chunks():
-            batch = self.decoder.feed(data)
-            if batch:
-                yield self.keeper.observe(batch)
+        try:
+            async for data in self.reply.chunks():
+                batch = self.decoder.feed(data)
+                if batch:
+                    yield self.keeper.observe(batch)
+        except BridgeError:
+            last = self.decoder.close()
+            if isinstance(last[-1], StreamFailed):
+                raise
+            yield self.keeper.observe(last)  # it broke after everything had been said
+            return
         yield self.keeper.observe(self.decoder.close())
 
     async def write(self, batch: list[StreamEvent], write: Write) -> None:

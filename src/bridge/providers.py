@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Provider:
     api_root: str
     keys: tuple[str, ...] = ()
     configured: bool = False
+    extra_headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers that the operator wants on every call: a pinned version, OpenRouter's referer and title."""
 
     def url(self, path: str) -> str:
         return self.api_root + path
@@ -51,12 +53,14 @@ class Provider:
         """Where this provider is asked for an assistant turn."""
         return _ANSWER_PATHS[self.protocol]
 
-    def headers(self, key: str | None, client_headers: Mapping[str, str]) -> dict[str, str]:
+    def call_headers(self, key: str | None, client_headers: Mapping[str, str]) -> dict[str, str]:
         """What a call carries: the key the way this provider wants it, and nothing it need not know."""
         if self.protocol == "anthropic":
             passed = {name: client_headers[name] for name in _ANTHROPIC_HEADERS if name in client_headers}
-            return {"anthropic-version": DEFAULT_ANTHROPIC_VERSION} | passed | ({"x-api-key": key} if key else {})
-        return {"authorization": f"Bearer {key}"} if key else {}
+            auth = {"x-api-key": key} if key else {}
+            return {"anthropic-version": DEFAULT_ANTHROPIC_VERSION, **passed, **self.extra_headers, **auth}
+        auth = {"authorization": f"Bearer {key}"} if key else {}
+        return {**self.extra_headers, **auth}
 
 
 def api_root(base_url: str) -> str:

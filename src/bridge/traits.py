@@ -24,7 +24,7 @@ class Traits:
     effort_off: str | None
     tools_with_reasoning: Literal["any", "none_only", "never"]
     stop_limit: int
-    tool_limit: int
+    tool_limit: int | None
     tool_ids: Literal["openai", "mistral"]
     tool_names: Literal["openai", "gemini"]
     schema: Literal["plain", "gemini"]

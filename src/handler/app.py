@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from handler.asgi import Receive, Scope, Send
     from handler.endpoints import Edge
 
-_ALLOWED_HEADERS = (
-    "authorization, content-type, x-api-key, x-worker-token, x-conversation-id, anthropic-version, anthropic-beta"
-)
-
-
 _CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log has the cause under the request id")
 
 
@@ -155,8 +150,8 @@ class _Response:
         return {
             "access-control-allow-origin": origin,
             "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
-            "access-control-allow-headers": _ALLOWED_HEADERS,
-            "access-control-expose-headers": "request-id, x-conversation-id, retry-after",
+            "access-control-allow-headers": self._request.headers.get("access-control-request-headers", "*"),
+            "access-control-expose-headers": "request-id, x-conversation-id, x-bridge-losses, retry-after",
             "access-control-max-age": "600",
             "vary": "origin",
         }

@@ -45,7 +45,7 @@ async def examine(settings: Settings) -> list[Finding]:
 async def _check_provider(provider: Provider, upstream: HttpUpstream) -> Finding:
     url = provider.url("/models")
     key = provider.keys[0] if provider.keys else None
-    call = UpstreamCall(provider.name, "GET", url, provider.headers(key, {}), None)
+    call = UpstreamCall(provider.name, "GET", url, provider.call_headers(key, {}), None)
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             reply = await upstream.send(call)

@@ -7,6 +7,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+import orjson
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from handler.request import HttpRequest
 
 SERVICE = "toolbridge"
+MAX_CLIENT_META = 2048
 _LEVELS = {"warn": "WARNING"}
 
 
@@ -48,7 +51,9 @@ class _TerminalFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = super().format(record)
         fields: dict[str, object] = getattr(record, "fields", {})
-        return line + "".join(f" {name}={value}" for name, value in fields.items() if value not in ("", 0, None, ()))
+        return line + "".join(
+            f" {name}={value}" for name, value in fields.items() if value not in ("", 0, None, (), False)
+        )
 
 
 class Observer:
@@ -89,6 +94,8 @@ class Observer:
             "stop_reason": record.stop_reason,
             "input_tokens": usage.input_tokens if usage else 0,
             "output_tokens": usage.output_tokens if usage else 0,
+            "usage_estimated": usage.estimated if usage else False,
+            "client_meta": _client_meta(request.headers.get("x-client-meta", "")),
             "losses": record.losses,
             "conversation_id": record.conversation_id,
             "store_reads": record.store_reads,
@@ -101,6 +108,16 @@ class Observer:
         }
         message = f"{request.method} {request.path}"
         self._logger.log(level, message, extra=fields if self._as_json else {"fields": fields})
+
+
+def _client_meta(header: str) -> object:
+    """What a client says of itself in x-client-meta: JSON, bounded, for the log alone."""
+    if not header or len(header) > MAX_CLIENT_META:
+        return None
+    try:
+        return orjson.loads(header)
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _milliseconds(seconds: float) -> float:

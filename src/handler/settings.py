@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import socket
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bridge.providers import DEFAULT_BASE_URLS, PROTOCOLS, Provider, ProviderName, api_root
 from bridge.routing import RoutingTable
@@ -52,7 +53,10 @@ def _is_metadata_host(host: str) -> bool:
     try:
         address = ipaddress.ip_address(name.split("%")[0])
     except ValueError:
-        return False
+        try:
+            address = ipaddress.ip_address(socket.inet_aton(name))  # 2852039166, 0xa9fea9fe: the C library's spellings
+        except OSError:
+            return False
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_link_local
 
@@ -88,6 +92,12 @@ def _parse_tokens(value: object) -> object:
     return tokens
 
 
+def _check_header(value: str | None) -> str | None:
+    if value is not None and not (value.isascii() and value.isprintable()):
+        raise ValueError("takes plain ASCII characters")
+    return value
+
+
 def _lower(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
@@ -102,6 +112,7 @@ def _parse_keys(value: object) -> object:
 Origins = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
 Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
 BaseUrl = Annotated[str | None, BeforeValidator(_parse_base_url)]
+Header = Annotated[str | None, AfterValidator(_check_header)]
 Flag = Annotated[bool, BeforeValidator(_lower)]
 
 
@@ -154,6 +165,11 @@ class Settings(BaseModel):
     openrouter_default_vendor: str = _setting(
         "OPENROUTER_DEFAULT_VENDOR", "openai", "Vendor of OpenRouter models named without one (`or:gpt-5`)."
     )
+    openrouter_referer: Header = _setting("OPENROUTER_REFERER", None, "Sent to OpenRouter as `HTTP-Referer`.")
+    openrouter_title: Header = _setting("OPENROUTER_TITLE", None, "Sent to OpenRouter as `X-Title`.")
+    anthropic_version: Header = _setting(
+        "ANTHROPIC_VERSION", None, "Pins `anthropic-version` towards Anthropic. Unset: the client's own."
+    )
     worker_token: Annotated[dict[str, str], BeforeValidator(_parse_tokens)] = Field(
         default_factory=dict,
         alias="WORKER_TOKEN",
@@ -199,7 +215,15 @@ class Settings(BaseModel):
         base_url: str | None = getattr(self, f"{name}_base_url")
         keys: tuple[str, ...] = getattr(self, f"{name}_api_key")
         root = api_root(base_url or DEFAULT_BASE_URLS[name])
-        return Provider(name, PROTOCOLS[name], root, keys, configured=bool(keys or base_url))
+        extra = self._extra_headers(name)
+        return Provider(name, PROTOCOLS[name], root, keys, configured=bool(keys or base_url), extra_headers=extra)
+
+    def _extra_headers(self, name: ProviderName) -> dict[str, str]:
+        wanted = {
+            "anthropic": {"anthropic-version": self.anthropic_version},
+            "openrouter": {"HTTP-Referer": self.openrouter_referer, "X-Title": self.openrouter_title},
+        }
+        return {header: value for header, value in wanted.get(name, {}).items() if value}
 
     def routing(self, demo: Provider | None = None) -> RoutingTable:
         tiers = {"opus": self.model_map_opus, "sonnet": self.model_map_sonnet, "haiku": self.model_map_haiku}

@@ -30,6 +30,22 @@ VLLM = (
             {"message": "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."},
             "prompt is too long: 1200000 tokens > 1048576 maximum",
         ),
+        (
+            {"message": "maximum context length is 128000 tokens, your messages resulted in 150000 tokens"},
+            "prompt is too long: 150000 tokens > 128000 maximum",
+        ),
+        (
+            {"message": "maximum context length is 131072 (12000 of text input, 128000 in the output)"},
+            "input length and `max_tokens` exceed context limit: 12000 + 128000 > 131072",
+        ),
+        (
+            {"message": "'max_tokens' is too large: your request has 10 input tokens (128000 > 8192 - 10)."},
+            "input length and `max_tokens` exceed context limit: 10 + 128000 > 8192",
+        ),
+        (
+            {"message": "the request exceeds the available context size", "type": "exceed_context_size_error"},
+            "prompt is too long",
+        ),
     ],
 )
 def test_a_prompt_that_does_not_fit_is_said_so_that_claude_code_compacts(error: dict[str, Any], begins: str) -> None:
@@ -64,6 +80,10 @@ def test_errors_of_every_shape_name_the_provider(body: bytes, says: str) -> None
     error = parse_error(400, body, "acme")
     assert says in error.message
     assert error.provider == "acme"
+
+
+def test_a_redirect_points_at_the_base_url() -> None:
+    assert "check the base URL" in parse_error(302, b"", "acme").message
 
 
 def test_long_errors_are_quoted_in_part() -> None:

@@ -211,7 +211,7 @@ def test_pictures_and_files(block: dict[str, Any], provider: str, part: dict[str
         ({"type": "document", "source": {"type": "url", "url": "https://x/y.pdf"}}, "openai", "no document URLs"),
         ({"type": "image", "source": {"type": "file", "file_id": "f"}}, "openai", "uploaded to another provider"),
         ({"type": "container_upload", "file_id": "f"}, "openai", "container"),
-        (use("t1"), "openai", "ToolUse"),
+        (use("t1"), "openai", r"messages\.0\.content\.0: a tool_use block"),
     ],
 )
 def test_content_that_cannot_be_said_is_refused(block: dict[str, Any], provider: str, says: str) -> None:
@@ -343,6 +343,54 @@ def test_tool_choice(choice: Any, expected: dict[str, Any]) -> None:
     assert {key: body[key] for key in ("tool_choice", "parallel_tool_calls") if key in body} == expected
 
 
+def test_a_demanded_tool_is_declared_although_deferred() -> None:
+    assert declared(tools=[TOOL, LATER], tool_choice={"type": "tool", "name": "WebFetch"}) == ["Read", "WebFetch"]
+
+
+def test_more_tools_than_openai_takes_are_fine_elsewhere() -> None:
+    many = [TOOL | {"name": f"t{number}"} for number in range(129)]
+    assert len(render("local", "llama-3", tools=many).body["tools"]) == 129  # type: ignore[arg-type]
+
+
+def test_calls_with_the_same_id_keep_their_own_results() -> None:
+    sent = messages(HI, assistant(use("t", path="a"), use("t", path="b")), user(result("t", "A"), result("t", "B")))
+    ids = [item["id"] for item in sent[1]["tool_calls"]]
+    assert len(set(ids)) == 2
+    assert [(message["tool_call_id"], message["content"]) for message in sent[2:]] == [(ids[0], "A"), (ids[1], "B")]
+
+
+def test_user_turns_around_an_empty_assistant_turn_are_one() -> None:
+    thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
+    assert messages(HI, assistant(thinking), HI) == [{"role": "user", "content": "Hi\n\nHi"}]
+
+
+def test_integers_of_any_size_go_through() -> None:
+    number = 2**80
+    sent = messages(
+        HI,
+        assistant(use("t", n=number)),
+        user(result("t")),
+        tools=[TOOL | {"input_schema": {"type": "object", "maximum": number}}],
+    )
+    assert str(number) in sent[1]["tool_calls"][0]["function"]["arguments"]
+
+
+@pytest.mark.parametrize("kind", ["adaptive", "between_tools"])
+def test_thinking_that_is_not_to_be_had_is_a_loss(kind: str) -> None:
+    for rendered in (
+        render(model="gpt-5.4", tools=[TOOL], thinking={"type": kind}),
+        render(model="gpt-4o", thinking={"type": kind}),
+        render("local", "llama-3", thinking={"type": kind}),
+    ):
+        assert any(loss.startswith("thinking") for loss in rendered.losses)
+
+
+def test_the_callers_own_cache_key_wins() -> None:
+    rendered = render(model="gpt-5", cache_key="ours", prompt_cache_key="theirs")
+    assert rendered.body["prompt_cache_key"] == "theirs"
+    assert rendered.losses == ()
+
+
 def test_no_tool_choice_without_tools() -> None:
     assert "tool_choice" not in render(tools=[], tool_choice={"type": "auto"}).body
 
@@ -414,6 +462,8 @@ def test_deferred_tools_are_left_out_until_something_refers_to_them() -> None:
         ([{"type": "web_search_20250305", "name": "web_search"}], None, "web_search_20250305"),
         ([TOOL], {"type": "tool", "name": "Write"}, "no tool 'Write'"),
         ([TOOL | {"name": f"t{number}"} for number in range(129)], None, "129 of them"),
+        ([{"type": "bash_20250124", "name": "bash"}], None, "custom tools"),
+        ([], {"type": "any"}, "none is declared"),
     ],
 )
 def test_tools_that_cannot_be_said_are_refused(tools: list[Any], choice: Any, says: str) -> None:

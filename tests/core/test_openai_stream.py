@@ -114,8 +114,12 @@ def test_truncation_anywhere_ends_legally(case: Path) -> None:
     [
         (b"", "cut off"),
         (b"data: [DONE]\n\n", "without an answer"),
+        (b'data: {"choices": [{"delta": {"content": "Hi"}}]}\n\ndata: [DONE]\n\n', "without saying why"),
+        (b'data: {"choices": [], "usage": {"prompt_tokens": 1}}\n\ndata: [DONE]\n\n', "without saying why"),
+        (b'{"error": {"message": "sent as a stream", "code": "rate_limit_exceeded"}}', "sent as a stream"),
+        (b'data: {"choices": [{"error": {"message": "in the choice", "code": 502}}]}\n\n', "in the choice"),
         (b"data: <html>\n\n", "not JSON"),
-        (b"<html><body>Bad gateway</body></html>", "cut off"),
+        (b"<html><body>Bad gateway</body></html>", "an HTML page"),
         (b'data: {"hello": 1}\n\n', "shape of a chat completion"),
         (b"data: [1, 2]\n\n", "shape of a chat completion"),
         (b'data: {"object": "error", "message": "vLLM says no", "code": 400}\n\n', "vLLM says no"),
@@ -164,11 +168,30 @@ def test_malformed_arguments_are_an_error_not_a_guess() -> None:
         [call(0, "a", "f", '{"n":1}'), call(0, "b", "g", '{"n":2}')],
         [call(0, "a", "f", {"n": 1}), call(1, "b", "g", {"n": 2})],
         [call(0, None, "f", '{"n":1}'), call(1, "", "g", '{"n":2}')],
+        [call(None, None, "f", '{"n":1}'), call(None, "", "g", '{"n":2}')],
+        [call(0, None, "f", '{"n":1}'), call(0, None, "g", '{"n":2}')],
+        [
+            {
+                "tool_calls": call(None, None, "f", {"n": 1})["tool_calls"]
+                + call(None, None, "g", '{"n":2}')["tool_calls"]
+            }
+        ],
         [call(0, "a", "f", '{"n":'), call(0, "a", None, "1}"), call(1, "b", "g", '{"n":2}')],
         [call(0, "a", "f", '{"n":1}'), call(0, None, None, " "), call(1, "b", "g", '{"n":2}')],
         [call(0, "a", "f", '{"n":1}'), {"content": None}, call(1, "b", "g", '{"n":2}'), call(0, None, None, "")],
     ],
-    ids=["no index", "index repeats", "object arguments", "no ids", "id repeats", "trailing space", "late nothing"],
+    ids=[
+        "no index",
+        "index repeats",
+        "object arguments",
+        "no ids",
+        "neither index nor id",
+        "index repeats without ids",
+        "several at once without either",
+        "id repeats",
+        "trailing space",
+        "late nothing",
+    ],
 )
 def test_calls_of_sloppy_servers_come_out_whole(deltas: list[dict[str, Any]]) -> None:
     events = decode(*[chunk(delta) for delta in deltas], chunk({}, "tool_calls"), b"data: [DONE]\n\n")
@@ -193,3 +216,40 @@ def test_text_after_a_finished_call_is_a_block_of_its_own() -> None:
     stream = [chunk(call(0, "a", "f", "{}")), chunk({"content": "and so"}), chunk({}, "stop"), b"data: [DONE]\n\n"]
     kinds = [block["type"] for block in told(fold(decode(*stream)))["content"]]
     assert kinds == ["tool_use", "text"]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [b'data: {"usage": {"prompt_tokens": 1, "completion_tokens": 2}}\n\n', b"data: \n\n", b"event: ping\ndata: {}\n\n"],
+    ids=["usage without choices", "empty data", "a sign of life"],
+)
+def test_chunks_that_say_nothing_do_no_harm(extra: bytes) -> None:
+    stream = [extra, chunk({"content": "Hi"}), extra, chunk({}, "stop"), extra, b"data: [DONE]\n\n"]
+    assert told(fold(decode(*stream)))["content"] == [{"type": "text", "text": "Hi"}]
+
+
+@pytest.mark.parametrize("arguments", ["null", '""', '"{}"', " "])
+def test_arguments_that_amount_to_nothing_are_an_empty_object(arguments: str) -> None:
+    events = decode(chunk(call(0, "c", "f", arguments)), chunk({}, "tool_calls"))
+    assert told(fold(events))["content"][0]["input"] == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("rate_limit_exceeded", ErrorKind.RATE_LIMIT),
+        ("429", ErrorKind.RATE_LIMIT),
+        ("invalid_api_key", ErrorKind.AUTHENTICATION),
+    ],
+)
+def test_errors_in_a_stream_are_told_by_their_names_too(code: str, kind: ErrorKind) -> None:
+    last = decode(b"data: %b\n\n" % json.dumps({"error": {"message": "no", "code": code}}).encode())[-1]
+    assert isinstance(last, StreamFailed)
+    assert last.error.kind is kind
+
+
+def test_huge_integers_survive() -> None:
+    number = 123456789012345678901234567890
+    message = fold(decode(chunk(call(0, "c", "f", f'{{"n": {number}}}')), chunk({}, "tool_calls")))
+    assert fold(unfold(message)) == message
+    assert told(message)["content"][0]["input"] == {"n": number}

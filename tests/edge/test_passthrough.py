@@ -69,3 +69,56 @@ def test_protocols_that_cannot_meet_yet_are_refused_clearly(tmp_path: Path) -> N
         answer = httpx2.post(f"{url}/v1/chat/completions", json={"model": "claude-x", "messages": []})
     assert answer.status_code == 400
     assert "passed through" in answer.json()["error"]["message"]
+
+
+@pytest.mark.req("C3")
+@pytest.mark.parametrize("status", [401, 429])
+def test_another_key_is_tried_when_one_is_refused(upstream: ScriptedUpstream, tmp_path: Path, status: int) -> None:
+    upstream.script = [
+        {"when": {"header": {"authorization": "Bearer sk-bad"}}, "reply": {"status": status, "json": {"error": "no"}}},
+        {"reply": {"chat": {"text": "ok"}}},
+    ]
+    settings = {"UPSTREAM_OPENAI_BASE_URL": upstream.url, "OPENAI_API_KEY": "sk-bad,sk-good"}
+    body = {"model": "gpt-x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    with running_bridge(tmp_path, **settings) as url:
+        for path in ("/v1/messages", "/v1/chat/completions"):
+            assert {httpx2.post(url + path, json=body).status_code for _ in range(8)} == {200}
+    keys = {received.headers["authorization"] for received in upstream.received}
+    assert keys == {"Bearer sk-bad", "Bearer sk-good"}
+
+
+@pytest.mark.req("C8")
+def test_a_key_that_the_provider_quotes_is_masked(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+    refusal = {"error": {"message": "Incorrect API key provided: sk-canary-key"}}
+    upstream.script = [{"reply": {"status": 401, "json": refusal}}]
+    body = {"model": "gpt-x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url, OPENAI_API_KEY="sk-canary-key") as url:
+        answer = httpx2.post(f"{url}/v1/messages", json=body)
+    assert answer.status_code == 401
+    assert "sk-canary-key" not in answer.text
+    assert "***" in answer.text
+
+
+@pytest.mark.req("C3")
+def test_headers_that_the_operator_wants(upstream: ScriptedUpstream, tmp_path: Path) -> None:
+    upstream.script = [
+        {"when": {"path": "/v1/messages"}, "reply": {"messages": {"text": "ok"}}},
+        {"reply": {"chat": {"text": "ok"}}},
+    ]
+    settings = {
+        "UPSTREAM_OPENROUTER_BASE_URL": upstream.url,
+        "UPSTREAM_ANTHROPIC_BASE_URL": upstream.url,
+        "OPENROUTER_REFERER": "https://example.com",
+        "OPENROUTER_TITLE": "Example",
+        "ANTHROPIC_VERSION": "2023-06-01",
+    }
+    body = {"max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    with running_bridge(tmp_path, **settings) as url:
+        httpx2.post(f"{url}/v1/messages", json=body | {"model": "or:meta/llama"}, headers={"x-client-meta": "{}"})
+        httpx2.post(
+            f"{url}/v1/messages", json=body | {"model": "claude-x"}, headers={"anthropic-version": "2026-10-21"}
+        )
+    router, claude = upstream.received
+    assert (router.headers["http-referer"], router.headers["x-title"]) == ("https://example.com", "Example")
+    assert "x-client-meta" not in router.headers
+    assert claude.headers["anthropic-version"] == "2023-06-01"

@@ -11,7 +11,6 @@ import boto3
 import pytest
 
 from bridge.state.dynamodb_table import connect
-from bridge.state.keys import partition_key
 from bridge.state.table import create_table
 from emulator import emulator
 from support import ROOT
@@ -104,12 +103,24 @@ def assert_streamed(answer: Answer, text: str) -> None:
     assert answer.body.endswith(b'data: {"type":"message_stop"}\n\n')
 
 
-@pytest.mark.req("FR6.3")
-def test_terminate_reaches_the_table(function: Emulator) -> None:
-    table = boto3.resource("dynamodb").Table("events")
-    table.put_item(Item={"pk": partition_key("events", "conv-events"), "sk": "tool#1", "expires_at": 2**40})
+@pytest.mark.req("FR6.3", "FR3.1", "S5")
+def test_a_tool_call_is_kept_in_the_table_until_it_is_terminated(
+    function: Emulator, upstream: ScriptedUpstream
+) -> None:
+    upstream.script = [
+        {"when": {"last_role": "tool"}, "reply": {"chat": {"text": "It is sunny."}}},
+        {"reply": {"chat": {"tool_calls": [{"name": "get_weather", "arguments": {"city": "Paris"}}]}}},
+    ]
+    asked = event("messages")
+    asked["headers"]["x-conversation-id"] = "conv-events"
+    call = function.invoke(asked).json["content"][-1]
+    result = {"type": "tool_result", "tool_use_id": call["id"], "content": "sunny"}
+    trimmed = {"model": "openai/gpt-x", "max_tokens": 9, "messages": [{"role": "user", "content": [result]}]}
+    answered = event("messages") | {"body": json.dumps(trimmed)}
+    assert text_of(function.invoke(answered)) == "It is sunny."
     assert function.invoke(event("terminate")).json["deleted_items"] == 1
     assert function.invoke(event("terminate")).json["deleted_items"] == 0
+    assert "terminated" in function.invoke(answered).json["error"]["message"]
 
 
 @pytest.mark.req("C10", "C8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
-import orjson
 from pydantic_core import from_json
 
 from bridge.canonical.content import RedactedThinking, Replay, ServerBlock, Text, Thinking, ToolUse
@@ -24,6 +23,7 @@ from bridge.canonical.events import (
     ToolUseStart,
     WholeBlock,
 )
+from bridge.canonical.json import dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,7 +49,11 @@ class UnfinishedMessageError(ValueError):
 
 def parse_arguments(text: str, *, partial: bool = True) -> JsonObject:
     """The object that a tool call's argument text holds; with `partial`, as far as a text that was cut off goes."""
-    parsed = from_json(text, allow_partial=partial) if text.strip() else {}
+    parsed = from_json(text, allow_partial=partial) if text.strip() else None
+    if isinstance(parsed, str):  # some servers encode twice
+        parsed = from_json(parsed, allow_partial=partial) if parsed.strip() else None
+    if parsed is None:
+        return {}
     if not isinstance(parsed, dict):
         raise ValueError("tool arguments are not a JSON object")
     return parsed
@@ -119,7 +123,7 @@ def unfold(message: Message) -> Iterator[StreamEvent]:
                 data = replay.call if replay else None
                 begins_turn = message.end.turn_data is not None and block is first_call
                 yield ToolUseStart(tool_id, name, data, begins_turn)
-                yield from (InputDelta(orjson.dumps(arguments).decode()), BlockStop())
+                yield from (InputDelta(dumps(arguments).decode()), BlockStop())
             case RedactedThinking() | ServerBlock():
                 yield WholeBlock(block)
             case _:

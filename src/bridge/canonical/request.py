@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from bridge.canonical.content import Base64Source, Document, Image
+from bridge.canonical.content import Base64Source, Document, Image, ToolResult
 
 if TYPE_CHECKING:
     from bridge.canonical.content import Block, CacheMark, Text
@@ -90,9 +90,13 @@ class Request:
 
 def media_characters(request: Request) -> int:
     """How much of a request is pictures and files: their size says nothing about tokens."""
-    blocks = [block for turn in request.turns for block in turn.content]
-    return sum(
-        len(block.source.data)
-        for block in blocks
-        if isinstance(block, Image | Document) and isinstance(block.source, Base64Source)
-    )
+    return sum(_media(block) for turn in request.turns for block in turn.content)
+
+
+def _media(block: object) -> int:
+    match block:
+        case Image(Base64Source(_, data)) | Document(Base64Source(_, data)):
+            return len(data)
+        case ToolResult(_, parts) | Document(tuple(parts)):
+            return sum(_media(part) for part in parts)
+    return 0

@@ -127,6 +127,9 @@ class BlockSequencer:
         if self._queue and piece.rstrip().endswith("}"):
             self._advance(out)
 
+    def arguments_of(self, key: int) -> str:
+        return self._tools[key].arguments
+
     def finish(self, out: list[StreamEvent]) -> None:
         """The answer is complete: say what waits, close what is open."""
         while self._queue:

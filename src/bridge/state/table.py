@@ -26,10 +26,13 @@ def create_table(client: DynamoDBClient, name: str) -> bool:
             ],
             SSESpecification={"Enabled": True},
         )
+        created = True
     except client.exceptions.ResourceInUseException:
-        return False
+        created = False
     client.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
-    client.update_time_to_live(
-        TableName=name, TimeToLiveSpecification={"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
-    )
-    return True
+    ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+    if ttl["TimeToLiveStatus"] not in ("ENABLED", "ENABLING"):
+        client.update_time_to_live(
+            TableName=name, TimeToLiveSpecification={"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
+        )
+    return created

@@ -27,6 +27,7 @@ _FAILURES: tuple[tuple[type[Exception], ErrorKind, int, str], ...] = (
         "the connection broke in the middle of the answer",
     ),
     (httpx2.TransportError, ErrorKind.API, 502, "the connection failed"),
+    (httpx2.DecodingError, ErrorKind.API, 502, "the answer's compression is broken"),
     (httpx2.InvalidURL, ErrorKind.API, 502, "the base URL is not a valid URL"),
 )
 
@@ -74,9 +75,10 @@ class HttpReply:
 
     async def chunks(self) -> AsyncIterator[bytes]:
         try:
-            async for data in self._response.aiter_raw():
+            compressed = "content-encoding" in self.headers  # although asked not to
+            async for data in self._response.aiter_bytes() if compressed else self._response.aiter_raw():
                 yield data
-        except httpx2.TransportError as error:
+        except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise _mapped(error, self._provider) from error
 
     async def read(self, limit: int) -> bytes:

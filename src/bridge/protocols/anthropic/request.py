@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from bridge.errors import BridgeError
 
 MAX_REPORTED_PROBLEMS = 3
+_HOMES: dict[type[wire.Wire], str] = {
+    wire.ToolUseBlock: "assistant",
+    wire.ThinkingBlock: "assistant",
+    wire.RedactedThinkingBlock: "assistant",
+    wire.ToolResultBlock: "user",
+    wire.ToolChangeBlock: "system",
+}
 
 
 def parse_request(body: bytes) -> Request:
@@ -49,7 +56,7 @@ def parse_countable(body: bytes) -> Request:
         system=tuple(canonical.Text(block.text, _cache(block)) for block in parsed.system or ()),
         tools=tuple(_tool(tool) for tool in parsed.tools or ()),
         tool_choice=_tool_choice(parsed.tool_choice),
-        stream=parsed.stream,
+        stream=bool(parsed.stream),
         temperature=parsed.temperature,
         top_p=parsed.top_p,
         top_k=parsed.top_k,
@@ -78,6 +85,12 @@ def _path(location: tuple[int | str, ...]) -> str:
 def _turn(index: int, message: wire.Message) -> Turn:
     if message.content is None and message.role != "system":
         raise invalid_request(f"messages.{index}.content: Field required")
+    for position, block in enumerate(message.content or ()):
+        home = _HOMES.get(type(block))
+        if home is not None and home != message.role:
+            raise invalid_request(
+                f"messages.{index}.content.{position}: a {block.type} block stands in {home} turns only"
+            )
     return Turn(message.role, tuple(_block(block) for block in message.content or ()))
 
 
@@ -139,6 +152,8 @@ def _tool_result(block: wire.ToolResultBlock) -> canonical.ToolResult:
                 content.append(_document(part))
             case wire.SearchResultBlock():
                 content.append(_search_result(part))
+            case wire.BrowserStateBlock():
+                content.append(canonical.Text(part.model_dump_json(exclude_unset=True)))
             case wire.ToolReferenceBlock():
                 content.append(canonical.ToolReference(part.tool_name))
             case _:

@@ -13,6 +13,7 @@ SERVER_BLOCK_TYPES = (
     "compaction",
     "container_upload",
     "fallback",
+    "mcp_tool_listing",
     "mcp_tool_result",
     "mcp_tool_use",
     "server_tool_use",
@@ -89,6 +90,11 @@ class SearchResultBlock(Cacheable):
     content: list[TextBlock]
 
 
+class BrowserStateBlock(Cacheable):
+    type: Literal["browser_state"]
+    tabs: list[dict[str, JsonValue]]
+
+
 class ToolReferenceBlock(Cacheable):
     type: Literal["tool_reference"]
     tool_name: str
@@ -101,17 +107,25 @@ class ToolUseBlock(Cacheable):
     input: dict[str, JsonValue]
 
 
+def _typed(block: Any) -> Any:
+    if isinstance(block, dict) and "type" not in block and "text" in block:
+        return {"type": "text", **block}
+    return block
+
+
 def _as_blocks(content: Any) -> Any:
     """The shapes that clients give content in: text, blocks, or an object that wraps either (R1)."""
     if isinstance(content, dict) and "type" not in content:
         content = content.get("content", content.get("text", content))
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
+    if isinstance(content, list):
+        return [_typed(block) for block in content]
     return [content] if isinstance(content, dict) and "type" in content else content
 
 
 ResultContent = Annotated[
-    TextBlock | ImageBlock | DocumentBlock | SearchResultBlock | ToolReferenceBlock,
+    TextBlock | ImageBlock | DocumentBlock | SearchResultBlock | ToolReferenceBlock | BrowserStateBlock,
     Field(discriminator="type"),
 ]
 
@@ -208,7 +222,7 @@ AnyTool = Annotated[
 class ToolChoice(Wire):
     type: Literal["auto", "any", "none", "tool"]
     name: str | None = None
-    disable_parallel_tool_use: bool = False
+    disable_parallel_tool_use: bool | None = None
 
 
 class Thinking(Wire):
@@ -224,7 +238,7 @@ class MessagesRequest(Wire):
     system: Annotated[list[TextBlock], BeforeValidator(_as_blocks)] | None = None
     tools: list[AnyTool] | None = None
     tool_choice: ToolChoice | None = None
-    stream: bool = False
+    stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=1)
     top_p: float | None = Field(default=None, ge=0, le=1)
     top_k: int | None = Field(default=None, ge=0)

@@ -37,10 +37,14 @@ def text_part(text: str, cache: canonical.CacheMark | None, traits: Traits, loss
     part: JsonObject = {"type": "text", "text": text}
     if cache is not None:
         if traits.cache_control:
-            part["cache_control"] = {"type": "ephemeral", "ttl": cache.ttl} if cache.ttl else {"type": "ephemeral"}
+            part["cache_control"] = cache_mark(cache)
         else:
             losses.add("cache_control: this upstream caches by itself or not at all")
     return part
+
+
+def cache_mark(cache: canonical.CacheMark) -> JsonObject:
+    return {"type": "ephemeral", "ttl": cache.ttl} if cache.ttl else {"type": "ephemeral"}
 
 
 def image_part(image: canonical.Image, traits: Traits) -> JsonObject:

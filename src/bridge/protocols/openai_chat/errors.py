@@ -18,6 +18,20 @@ MAX_QUOTED_CHARACTERS = 500
 # What a status of a provider becomes: 408 and 503 have no place in Anthropic's table.
 _STATUS = {408: 504, 422: 400, 503: 529}
 
+_STATUS_BY_NAME = {
+    "authentication_error": 401,
+    "context_length_exceeded": 400,
+    "insufficient_quota": 429,
+    "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "model_not_found": 404,
+    "overloaded_error": 529,
+    "permission_error": 403,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "RESOURCE_EXHAUSTED": 429,
+}
+
 _TYPE_NAMES = {
     ErrorKind.INVALID_REQUEST: "invalid_request_error",
     ErrorKind.AUTHENTICATION: "authentication_error",
@@ -49,6 +63,8 @@ def render_error(error: BridgeError) -> tuple[int, JsonObject]:
 
 def parse_error(status: int, body: bytes, provider: str, retry_after: str | None = None) -> BridgeError:
     """The provider's refusal: its own words, bounded, whatever form they came in."""
+    if status < 400:
+        return broken_upstream(f"it answered {status}, a redirect; check the base URL", provider)
     try:
         parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -64,11 +80,44 @@ def error_in_chunk(chunk: WireObject, provider: str) -> BridgeError:
     error = _error_of(chunk)
     if error is None:
         return broken_upstream("the answer does not have the shape of a chat completion", provider)
-    code = error.get("code") if isinstance(error, dict) else None
-    status = code if isinstance(code, int) and 400 <= code <= 599 else 502
+    status = _status_in(error)
     message, details = _message_of(error)
     told = f"{provider}: {message or 'an error without explanation'}"
     return _error(_STATUS.get(status, status), message, told, provider, details, None)
+
+
+def error_in_document(body: bytes, provider: str) -> BridgeError:
+    """A document that came where a stream was announced."""
+    try:
+        parsed = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        parsed = None
+    if isinstance(parsed, dict) and _error_of(parsed) is not None:
+        return error_in_chunk(parsed, provider)
+    return broken_upstream(f"instead of a stream it sent {_plain_text(body)[:200]!r}", provider)
+
+
+def not_a_stream(head: bytes) -> bool:
+    """True if bytes that should be a stream begin like a JSON or HTML document."""
+    return head.lstrip()[:1] in (b"{", b"[", b"<")
+
+
+def says_nothing(chunk: WireObject) -> bool:
+    """True for a chunk without choices that is no error either: usage alone, or a sign of life."""
+    return not chunk or bool(chunk.get("usage")) or chunk.get("type") == "ping"
+
+
+def _status_in(error: JsonValue) -> int:
+    """The status that an error inside an answer stands for, by its code or type."""
+    if not isinstance(error, dict):
+        return 502
+    for told in (error.get("code"), error.get("type"), error.get("status")):
+        number = int(told) if isinstance(told, str) and told.isdigit() else told
+        if isinstance(number, int) and 400 <= number <= 599:
+            return number
+        if isinstance(told, str) and told in _STATUS_BY_NAME:
+            return _STATUS_BY_NAME[told]
+    return 502
 
 
 def _error(

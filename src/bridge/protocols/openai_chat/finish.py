@@ -8,11 +8,14 @@ if TYPE_CHECKING:
     from bridge.canonical.events import StopReason
     from bridge.protocols.openai_chat.wire import WireObject
 
-FAILED_REASONS = frozenset({"error", "network_error"})
+FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource"})
+CUT_SHORT = frozenset({"max_tokens", "refusal", "model_context_window_exceeded"})
 
 _REASONS: dict[str, StopReason] = {
     "stop": "end_turn",
     "length": "max_tokens",
+    "max_tokens": "max_tokens",
+    "model_length": "model_context_window_exceeded",
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "content_filter": "refusal",

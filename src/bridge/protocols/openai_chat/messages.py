@@ -7,12 +7,12 @@ then the user's own words and system turns, as they came. Neighbours of the same
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import orjson
-
 from bridge.canonical import content as canonical
+from bridge.canonical.json import dumps
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import document_parts, image_part, joined, server_block_text, text_part
 from bridge.protocols.openai_chat.replay import GEMINI_BYPASS
@@ -52,6 +52,7 @@ class MessageRenderer:
         messages = self._system(request.system)
         for one_round in _rounds(request.turns):
             messages += self._round(one_round)
+        messages = _merged(messages)
         if not any(message["role"] != "system" for message in messages):
             raise invalid_request("messages: there is nothing in them to answer")
         self._mark_prefill(messages)
@@ -69,18 +70,19 @@ class MessageRenderer:
         followers = [*shown, *(message for turn in one_round.followers for message in self._follower(turn))]
         if results and followers and self.traits.user_after_tool == "assistant":
             messages.append({"role": "assistant", "content": "OK."})
-        return messages + _merged(followers)
+        return messages + followers
 
     def _assistant(self, blocks: Iterable[canonical.Block]) -> list[JsonObject]:
         texts: list[str] = []
         calls: list[JsonValue] = []
         replayed: JsonObject = {}
+        seen: dict[str, int] = {}
         for block in blocks:
             match block:
                 case canonical.Text(text):
                     texts.append(text)
                 case canonical.ToolUse():
-                    calls.append(self._call(block, first=not calls))
+                    calls.append(self._call(block, self._wire_id(block, seen), first=not calls))
                     if block.replay and block.replay.turn:
                         replayed |= block.replay.turn
                 case canonical.Thinking() | canonical.RedactedThinking():
@@ -100,9 +102,14 @@ class MessageRenderer:
             replayed.setdefault("reasoning_content", "")
         return [message | {"tool_calls": calls} | replayed]
 
-    def _call(self, block: canonical.ToolUse, *, first: bool) -> JsonValue:
-        function: JsonObject = {"name": self.names(block.name), "arguments": orjson.dumps(block.input).decode()}
-        call: JsonObject = {"id": self.ids(block.id), "type": "function", "function": function}
+    def _wire_id(self, call: canonical.ToolUse, seen: dict[str, int]) -> str:
+        """The id of a call; one that repeats within a turn gets an id of its own."""
+        seen[call.id] = seen.get(call.id, 0) + 1
+        return self.ids(call.id if seen[call.id] == 1 else f"{call.id}#{seen[call.id]}")
+
+    def _call(self, block: canonical.ToolUse, wire_id: str, *, first: bool) -> JsonValue:
+        function: JsonObject = {"name": self.names(block.name), "arguments": dumps(block.input).decode()}
+        call: JsonObject = {"id": wire_id, "type": "function", "function": function}
         if block.replay and block.replay.call:
             return call | block.replay.call
         return call | GEMINI_BYPASS if first and self.traits.signs_calls else call
@@ -116,22 +123,31 @@ class MessageRenderer:
                     found.setdefault(block.tool_use_id, []).append(block)
         shown: list[JsonObject] = []
         calls = [block for block in one_round.assistant if isinstance(block, canonical.ToolUse)]
-        messages = [self._tool_message(call, found.pop(call.id, []), shown) for call in calls]
-        for tool_use_id in found:
+        repeats = Counter(call.id for call in calls)
+        seen: dict[str, int] = {}
+        messages: list[JsonObject] = []
+        for call in calls:
+            wire_id = self._wire_id(call, seen)
+            given = found.get(call.id, [])
+            if seen[call.id] < repeats[call.id]:  # the same id again later: one result each
+                given = given[:1]
+            found[call.id] = found.get(call.id, [])[len(given) :]
+            messages.append(self._tool_message(call, wire_id, given, shown))
+        for tool_use_id in found.keys() - repeats.keys():
             raise invalid_request(
                 f"messages: tool_result for {tool_use_id!r}: the turn before it has no tool_use with this id"
             )
         return messages, shown
 
     def _tool_message(
-        self, call: canonical.ToolUse, results: list[canonical.ToolResult], shown: list[JsonObject]
+        self, call: canonical.ToolUse, wire_id: str, results: list[canonical.ToolResult], shown: list[JsonObject]
     ) -> JsonObject:
         if not results:
             self.losses.add("tool_use without a result: a neutral result stands in")
         texts = [self._result_text(call, result, shown) for result in results] or [NO_RESULT]
         cache = next((result.cache for result in results if result.cache), None)
         part = text_part("\n".join(texts), cache, self.traits, self.losses)
-        return {"role": "tool", "tool_call_id": self.ids(call.id), "content": joined([part])}
+        return {"role": "tool", "tool_call_id": wire_id, "content": joined([part])}
 
     def _result_text(self, call: canonical.ToolUse, result: canonical.ToolResult, shown: list[JsonObject]) -> str:
         texts: list[str] = []

@@ -34,9 +34,17 @@ class ParameterRenderer:
         self._reasoning(request, body, has_tools)
         self._format(request, body)
         self._identity(request, body)
-        for name in (*request.extras, *request.unread):
-            self.losses.add(f"{name}: this upstream has nothing like it")
+        self._extras(request, body)
         return body
+
+    def _extras(self, request: Request, body: JsonObject) -> None:
+        """Fields beyond the Messages API: those that the upstream knows go on, the others are losses."""
+        known = {self.traits.cache_key_field} | ({"cache_control"} if self.traits.cache_control else set())
+        for name in (*request.extras, *request.unread):
+            if name in known and name in request.extras:
+                body[name] = request.extras[name]
+            else:
+                self.losses.add(f"{name}: this upstream has nothing like it")
 
     def _limits(self, request: Request, body: JsonObject) -> None:
         most, wanted = self.traits.max_output_tokens, request.max_tokens
@@ -78,7 +86,7 @@ class ParameterRenderer:
             case "effort" | "gemini":
                 self._effort(reasoning, body, has_tools)
             case "none":
-                if _level(reasoning) not in (None, "none"):
+                if _is_wanted(reasoning):
                     self.losses.add("thinking: this model does not reason on request")
 
     def _effort(self, reasoning: Reasoning, body: JsonObject, has_tools: bool) -> None:
@@ -88,7 +96,7 @@ class ParameterRenderer:
                 "tools: OpenAI serves this model with tools only on its Responses API; choose another model"
             )
         if has_tools and self.traits.tools_with_reasoning == "none_only":
-            if level not in (None, "none"):
+            if _is_wanted(reasoning):
                 self.losses.add("thinking: OpenAI refuses reasoning together with tools on chat completions")
             body["reasoning_effort"] = "none"
         elif level == "none":
@@ -144,6 +152,10 @@ class ParameterRenderer:
 def _bounded_user(user_id: str) -> str:
     """Clients put whole JSON objects here: what is too long becomes a digest, the same for the same user."""
     return user_id if len(user_id) <= MAX_USER_CHARACTERS else sha256(user_id.encode()).hexdigest()
+
+
+def _is_wanted(reasoning: Reasoning) -> bool:
+    return reasoning.enabled is True or _level(reasoning) not in (None, "none")
 
 
 def _level(reasoning: Reasoning) -> str | None:

@@ -27,7 +27,7 @@ def render_request(request: Request, target: Target) -> Rendered:
     parameters = ParameterRenderer(traits, losses).render(request, has_tools=bool(tools))
     body: JsonObject = {"model": target.model, "messages": messages, **tools, **parameters}
     if traits.cache_key_field and target.cache_key:
-        body[traits.cache_key_field] = target.cache_key
+        body.setdefault(traits.cache_key_field, target.cache_key)
     if request.stream:
         body["stream"] = True
         if traits.stream_usage:

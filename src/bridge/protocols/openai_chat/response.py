@@ -46,4 +46,6 @@ def _as_chunk(completion: WireObject) -> WireObject:
                 ]
             finish = choice.get("finish_reason") or "stop"
             return completion | {"choices": [choice | {"delta": message, "finish_reason": finish}]}
-    return completion
+    if completion.get("error") or "choices" not in completion:
+        return completion
+    return {"error": "the answer holds no message"}

@@ -16,7 +16,7 @@ import orjson
 
 from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, ToolUseStart, Usage
 from bridge.canonical.fold import parse_arguments
-from bridge.canonical.sequencer import BlockSequencer, SequenceError
+from bridge.canonical.sequencer import BlockSequencer, SequenceError, is_complete_object
 from bridge.errors import BridgeError, broken_upstream
 from bridge.protocols.openai_chat.delta import (
     citations,
@@ -26,8 +26,8 @@ from bridge.protocols.openai_chat.delta import (
     reasoning_text,
     without_thought_tags,
 )
-from bridge.protocols.openai_chat.errors import error_in_chunk
-from bridge.protocols.openai_chat.finish import FAILED_REASONS, stop_reason
+from bridge.protocols.openai_chat.errors import error_in_chunk, error_in_document, not_a_stream, says_nothing
+from bridge.protocols.openai_chat.finish import CUT_SHORT, FAILED_REASONS, stop_reason
 from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
 from bridge.protocols.openai_chat.replay import TurnData, call_data
 from bridge.protocols.openai_chat.usage import parse_usage
@@ -35,12 +35,13 @@ from bridge.sse import EventTooLargeError, SseParser
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
-    from bridge.canonical.json import JsonValue
     from bridge.canonical.reading import Reading
     from bridge.protocols.openai_chat.wire import WireObject
 
 CHARACTERS_PER_TOKEN = 4
-LEGACY_CALL = -2
+MAX_HEAD_BYTES = 4096
+LEGACY_CALL = -1
+UNNUMBERED = -2
 
 
 class _State(Enum):
@@ -64,6 +65,7 @@ class ChatStreamDecoder:
         self._blocks = BlockSequencer()
         self._calls = _CallKeys()
         self._tags = ReasoningTags(reading.reasoning_tags) if reading.reasoning_tags else None
+        self._head = b""
         self._turn_data = TurnData(keeps_text=reading.replays_reasoning_text)
         self._usage: Usage | None = None
         self._characters = 0
@@ -72,6 +74,8 @@ class ChatStreamDecoder:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out: list[StreamEvent] = []
+        if self._state is _State.AWAITING and len(self._head) < MAX_HEAD_BYTES:
+            self._head += data
         try:
             for event in self._sse.feed(data):
                 self._event(event.data, out)
@@ -86,6 +90,8 @@ class ChatStreamDecoder:
             self._event(event.data, out)
         if self._state is _State.FINISHED:
             self._end(out)
+        elif self._state is _State.AWAITING and not_a_stream(self._head):
+            self._fail(error_in_document(self._head, self._reading.provider), out)
         elif self._state not in _OVER:
             self._fail(self._broken("the stream was cut off before the answer was complete"), out)
         return out
@@ -102,7 +108,7 @@ class ChatStreamDecoder:
             self._fail(self._broken("a chunk of the stream does not have the shape of a chat completion"), out)
 
     def _event(self, data: bytes, out: list[StreamEvent]) -> None:
-        if self._state in _OVER:
+        if self._state in _OVER or not data.strip():
             return
         if data.startswith(b"[DONE]"):
             self._end(out)
@@ -118,7 +124,7 @@ class ChatStreamDecoder:
 
     def _chunk(self, chunk: WireObject, out: list[StreamEvent]) -> None:
         choices = chunk.get("choices")
-        if chunk.get("error") or choices is None:
+        if chunk.get("error") or (choices is None and not says_nothing(chunk)):
             self._fail(error_in_chunk(chunk, self._reading.provider), out)
             return
         if self._state is _State.AWAITING:
@@ -126,16 +132,20 @@ class ChatStreamDecoder:
             self._state = _State.OPEN
         usage = chunk.get("usage")
         if usage:
-            self._usage = parse_usage(usage)
-        if choices:
-            self._choice(choices[0], out)
+            self._usage = parse_usage(usage) or self._usage
+        for choice in choices or ():
+            if not choice.get("index"):  # one answer was asked for: others are none of ours
+                self._choice(choice, out)
 
     def _choice(self, choice: WireObject, out: list[StreamEvent]) -> None:
+        if choice.get("error"):
+            self._fail(error_in_chunk(choice, self._reading.provider), out)
+            return
         delta = choice.get("delta")
         if delta:
             self._delta(delta, out)
         if choice.get("usage"):
-            self._usage = parse_usage(choice["usage"])
+            self._usage = parse_usage(choice["usage"]) or self._usage
         if choice.get("finish_reason"):
             self._finish = choice
             self._state = _State.FINISHED
@@ -154,10 +164,11 @@ class ChatStreamDecoder:
         if refusal:
             self._refused = True
             self._blocks.text(refusal, out)
-        for call in delta.get("tool_calls") or ():
-            self._tool_call(call, out)
+        calls = delta.get("tool_calls") or ()
+        for position, call in enumerate(calls):
+            self._tool_call(call, position if len(calls) > 1 else 0, out)
         if delta.get("function_call"):
-            self._tool_call({"index": LEGACY_CALL, "function": delta["function_call"]}, out)
+            self._tool_call({"index": LEGACY_CALL, "function": delta["function_call"]}, 0, out)
         for citation in citations(delta):
             self._blocks.citation(citation, out)
 
@@ -183,10 +194,12 @@ class ChatStreamDecoder:
         else:
             self._blocks.text(piece, out)
 
-    def _tool_call(self, call: WireObject, out: list[StreamEvent]) -> None:
+    def _tool_call(self, call: WireObject, position: int, out: list[StreamEvent]) -> None:
         function: WireObject = call.get("function") or {}
         name, tool_id = function.get("name") or "", call.get("id") or ""
-        key, is_new = self._calls.key_for(call.get("index"), tool_id, bool(name))
+        index = call.get("index")
+        slot = index if isinstance(index, int) else UNNUMBERED - position
+        key, is_new = self._calls.key_for(slot, tool_id, begins=self._begins(slot, tool_id, name, function))
         if is_new:
             if not name or not isinstance(name, str):
                 raise SequenceError("a tool call began without a name")
@@ -199,9 +212,20 @@ class ChatStreamDecoder:
             self._characters += len(piece)
             self._blocks.arguments(key, piece, out)
 
+    def _begins(self, slot: int, tool_id: str, name: str, function: WireObject) -> bool:
+        """True if a delta on a slot that is taken begins another call: by its id, else by following a whole one."""
+        known = self._calls.taken.get(slot)
+        if known is None or not name:
+            return False
+        key, known_id = known
+        if tool_id or known_id:
+            return bool(tool_id) and tool_id != known_id
+        return bool(function.get("arguments")) and is_complete_object(self._blocks.arguments_of(key))
+
     def _end(self, out: list[StreamEvent]) -> None:
-        if self._state is _State.AWAITING:
-            self._fail(self._broken("the stream ended without an answer"), out)
+        if self._state is not _State.FINISHED:
+            lacking = "an answer" if self._state is _State.AWAITING else "saying why the answer ends"
+            self._fail(self._broken(f"the stream ended without {lacking}"), out)
             return
         raw_reason = self._finish.get("finish_reason")
         if raw_reason in FAILED_REASONS:
@@ -210,7 +234,7 @@ class ChatStreamDecoder:
         reason, sequence = stop_reason(
             self._finish, self._reading.stop_sequences, has_tools=bool(self._blocks.tools), refused=self._refused
         )
-        if reason != "max_tokens" and (bad := self._malformed_call()):
+        if reason not in CUT_SHORT and (bad := self._malformed_call()):
             self._fail(self._broken(f"the arguments of the tool call {bad!r} are not a JSON object"), out)
             return
         if self._tags is not None:
@@ -242,18 +266,17 @@ class ChatStreamDecoder:
 
 
 class _CallKeys:
-    """Which tool call a delta belongs to: by its index, unless the server leaves that out or repeats it."""
+    """Which tool call a delta belongs to: by its slot, mostly the index; some servers use one slot for several."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._by_index: dict[int, tuple[int, str]] = {}
+        self.taken: dict[int, tuple[int, str]] = {}
 
-    def key_for(self, index: JsonValue, tool_id: str, has_name: bool) -> tuple[int, bool]:
+    def key_for(self, slot: int, tool_id: str, *, begins: bool) -> tuple[int, bool]:
         """The call's own number, and whether this delta begins it."""
-        slot = index if isinstance(index, int) else -1
-        known = self._by_index.get(slot)
-        if known is None or (tool_id and has_name and tool_id != known[1]):
-            known = self._by_index[slot] = (self._count, tool_id)
-            self._count += 1
-            return known[0], True
-        return known[0], False
+        known = self.taken.get(slot)
+        if known is not None and not begins:
+            return known[0], False
+        self.taken[slot] = (self._count, tool_id)
+        self._count += 1
+        return self._count - 1, True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from bridge.canonical import content as canonical
 from bridge.canonical.request import ServerTool, Tool
 from bridge.errors import invalid_request
+from bridge.protocols.openai_chat.content import cache_mark
 from bridge.protocols.openai_chat.strictness import said_schema
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def declared_tools(request: Request) -> list[Tool]:
 
 def _changes(request: Request) -> tuple[set[str], set[str], list[Tool]]:
     removed: set[str] = set()
-    wanted: set[str] = set()
+    wanted: set[str] = {request.tool_choice.name} if request.tool_choice and request.tool_choice.name else set()
     added: list[Tool] = []
     for block in (block for turn in request.turns for block in turn.content):
         match block:
@@ -53,7 +54,7 @@ def _changes(request: Request) -> tuple[set[str], set[str], list[Tool]]:
 def _found_by_search(raw: JsonObject) -> Iterable[str]:
     match raw:
         case {"content": {"tool_references": [*references]}}:
-            return [str(reference["tool_name"]) for reference in references if isinstance(reference, dict)]
+            return [str(reference.get("tool_name")) for reference in references if isinstance(reference, dict)]
     return ()
 
 
@@ -69,8 +70,10 @@ class ToolRenderer:
         _refuse_server_tools(request)
         tools = declared_tools(request)
         if not tools:
+            if request.tool_choice is not None and request.tool_choice.mode in ("any", "tool"):
+                raise invalid_request("tool_choice: a tool is demanded, but none is declared")
             return {}
-        if len(tools) > self.traits.tool_limit:
+        if self.traits.tool_limit is not None and len(tools) > self.traits.tool_limit:
             raise invalid_request(f"tools: {len(tools)} of them; this upstream takes {self.traits.tool_limit} at most")
         said: JsonObject = {"tools": [self._tool(tool) for tool in tools]}
         if request.tool_choice is not None:
@@ -90,7 +93,7 @@ class ToolRenderer:
             self.losses.add("cache_control: this upstream caches by itself or not at all")
         rendered: JsonObject = {"type": "function", "function": function}
         if tool.cache is not None and self.traits.cache_control:
-            rendered["cache_control"] = {"type": "ephemeral"}
+            rendered["cache_control"] = cache_mark(tool.cache)
         return rendered
 
     def _choice(self, choice: ToolChoice, tools: list[Tool]) -> JsonObject:
@@ -116,10 +119,19 @@ class ToolRenderer:
                 assert_never(choice.mode)
 
 
+_RUN_BY_CLIENTS = ("bash_", "text_editor_", "computer_", "memory_", "browser_toolset_")
+
+
 def _refuse_server_tools(request: Request) -> None:
     found = sorted({tool.type for tool in request.tools if isinstance(tool, ServerTool)})
-    if found:
+    if not found:
+        return
+    if all(name.startswith(_RUN_BY_CLIENTS) for name in found):
         raise invalid_request(
-            f"tools: {', '.join(found)}: Anthropic runs these itself, this upstream cannot. "
-            "Leave them out, or route the model to Anthropic."
+            f"tools: {', '.join(found)}: only Claude knows these by their type. "
+            "Declare them as custom tools with an input_schema, or route the model to Anthropic."
         )
+    raise invalid_request(
+        f"tools: {', '.join(found)}: Anthropic runs these itself, this upstream cannot. "
+        "Leave them out, or route the model to Anthropic."
+    )

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
 
 
-def parse_usage(usage: JsonObject) -> Usage:
-    """OpenAI counts cached tokens inside `prompt_tokens`; the canonical form counts them apart."""
+def parse_usage(usage: JsonObject) -> Usage | None:
+    """OpenAI counts cached tokens inside `prompt_tokens`; the canonical form counts them apart. None: no counts."""
+    if usage.get("prompt_tokens") is None and usage.get("completion_tokens") is None:
+        return None
     prompt_details = _object(usage.get("prompt_tokens_details"))
     completion_details = _object(usage.get("completion_tokens_details"))
     prompt = _count(usage.get("prompt_tokens"))
