@@ -29,6 +29,7 @@ from bench.soak_model import Book, model_rules
 from bench.soak_proxy import BAD_DAY, NO_FAULTS, FaultyProxy
 from bench.soak_services import CREDENTIALS, TABLE, Fleet, dynamodb_local, free_ports
 from bench.soak_talk import Limits, Tally, converse_all
+from bench.systems import ROOT
 from scripted.server import ScriptedUpstream
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from bench.soak_cost import Cost
     from bench.soak_latency import Added
+    from bench.soak_services import Logged
 
 COMPLETION = 0.999
 ADDED_P95_MS = 50.0
@@ -85,6 +87,7 @@ class Outcome:
     client: Client
     proxy: FaultyProxy
     kills: int
+    logged: Logged
     seconds: float
 
     def verdicts(self) -> list[tuple[bool, str]]:
@@ -131,6 +134,7 @@ def _run(plan: Plan) -> Outcome:
             "STATE_TABLE": TABLE,
             "UPSTREAM_OPENAI_BASE_URL": f"http://127.0.0.1:{upstream_port}",
             "LOG_LEVEL": "error",
+            "PYTHONPATH": str(ROOT / "src"),
         }
         database = stack.enter_context(dynamodb_local(folder))
         fleet = stack.enter_context(Fleet(folder, plan.bridges, settings))
@@ -169,7 +173,9 @@ async def _soak(plan: Plan, fleet: Fleet, proxy: FaultyProxy, upstream_port: int
                 await killing  # raises if a bridge did not come back
         proxy.faults = NO_FAULTS
         seconds = time.monotonic() - started
-    return Outcome(plan, costs, growth, plain_ms, added, tally, book, client, proxy, fleet.kills, seconds)
+    return Outcome(
+        plan, costs, growth, plain_ms, added, tally, book, client, proxy, fleet.kills, fleet.logged(), seconds
+    )
 
 
 async def _kill_now_and_then(fleet: Fleet, dice: random.Random, pause: tuple[float, float]) -> None:
@@ -208,9 +214,12 @@ def _report(outcome: Outcome) -> str:
         f"  balancer retries     {client.balancer_retries}",
         f"  client retries       {_counts(client.retries) or 'none'}",
         f"  answers not stored   {client.not_stored} (told by x-bridge-state)",
+        f"  state failures       {outcome.logged.state_failures} (in the logs of the bridges)",
+        f"  tracebacks           {len(outcome.logged.tracebacks)} (in the same logs)",
         f"  turn time            P50 {median(seconds):.3f} s, P95 {p95(seconds):.3f} s, longest {seconds[-1]:.1f} s",
         *(f"  failed: {failure}" for failure in tally.failures),
         *(f"  wrong: {example}" for example in book.examples[:10]),
+        *outcome.logged.tracebacks[:3],
         "",
         *(f"{'ok  ' if good else 'FAIL'} {text}" for good, text in outcome.verdicts()),
     ]

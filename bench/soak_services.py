@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from bench.processes import START_SECONDS, Command, StartError, running, serving
@@ -34,6 +36,8 @@ CREDENTIALS = {
 }
 # Below the ports that the kernel hands out: a bridge that is down must not lose its port to some connection.
 PORTS = range(20_000, 32_000)
+_STATE_FAILURES = re.compile(r" state_failures=(\d+)")
+_TRACEBACK = "Traceback (most recent call last)"
 
 
 def free_ports(count: int) -> list[int]:
@@ -85,6 +89,14 @@ def _create_table(port: int) -> None:
     create_table(client, TABLE)
 
 
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """What the logs of the bridges tell: reads and saves of state that were given up, and crashes."""
+
+    state_failures: int
+    tracebacks: list[str]
+
+
 class Fleet:
     """Bridges, each a process of its own on a port that it keeps."""
 
@@ -116,6 +128,13 @@ class Fleet:
         arguments = (sys.executable, "-m", "handler.cli", "serve", "--port", port)
         command = Command(f"bridge-{number}-{self._starts}", arguments, self._settings, self._folder)
         self._services[number] = self._blocks[number].enter_context(serving(command))
+
+    def logged(self) -> Logged:
+        """What the bridges wrote."""
+        texts = [log.read_text(errors="replace") for log in sorted(self._folder.glob("bridge-*.log"))]
+        failures = [int(found) for text in texts for found in _STATE_FAILURES.findall(text)]
+        tracebacks = [text[text.index(_TRACEBACK) :][:3000] for text in texts if _TRACEBACK in text]
+        return Logged(sum(failures), tracebacks)
 
     def kill(self, number: int) -> None:
         """End a bridge without a word."""

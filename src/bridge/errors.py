@@ -54,6 +54,7 @@ class BridgeError(Exception):
         provider_details: JsonValue = None,
         retry_after: str | None = None,
         retryable: bool | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -62,6 +63,7 @@ class BridgeError(Exception):
         self.provider = provider
         self.provider_details = provider_details
         self.retry_after = retry_after
+        self.code = code
         self.retryable = kind in _RETRYABLE if retryable is None else retryable
 
 

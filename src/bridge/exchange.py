@@ -72,6 +72,7 @@ class Envelope(BaseModel):
 
     model: str
     stream: bool | None = None
+    thread: object = None
 
 
 def read_envelope(body: bytes) -> Envelope:

@@ -22,6 +22,7 @@ from bridge.exchange import Answer, read_envelope
 from bridge.ports import UpstreamCall
 from bridge.protocols import registry
 from bridge.routing import RouteHints, route
+from bridge.state.keeper import AnswerKeeper
 from bridge.state.memory import ToolMemory, without_replays
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ if TYPE_CHECKING:
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
     from bridge.exchange import ClientCall, StreamBody, Write
-    from bridge.ports import ConversationStore, StreamDecoder, StreamEncoder, Upstream, UpstreamReply
+    from bridge.ports import ConversationStore, StreamDecoder, StreamEncoder, ThreadStore, Upstream, UpstreamReply
     from bridge.protocols.registry import ServerSide
     from bridge.providers import Provider
     from bridge.routing import Route, RoutingTable
-    from bridge.state.memory import ToolKeeper
+    from bridge.state.threads import ThreadTurn
 
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 MAX_ERROR_BYTES = 64 * 1024
@@ -47,6 +48,7 @@ BYTES_PER_TOKEN = 4
 DEADLINE_MARGIN_SECONDS = 1.5
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 JSON = "application/json"
+_THREAD = b'"thread"'
 _REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking", re.I)
 _PASSED_BACK = frozenset({"content-type", "retry-after", "x-should-retry"})
 
@@ -58,6 +60,8 @@ class Bridge:
     routing: RoutingTable
     upstream: Upstream
     store: ConversationStore
+    threads: ThreadStore | None = None
+    """None where threads are switched off."""
     stream_upstream: bool = True
 
     async def answer(self, call: ClientCall) -> Answer:
@@ -86,8 +90,27 @@ class Bridge:
         return Answer(200, {"content-type": JSON}, dumps({"input_tokens": counted}))
 
     async def _translate(self, call: ClientCall, route: Route, model: str) -> Answer:
+        thread = await self._open_thread(call) if _THREAD in call.body else None
+        try:
+            return await self._answer_turn(call, route, model, thread)
+        except BaseException:
+            if thread is not None:
+                await thread.give_up()
+            raise
+
+    async def _open_thread(self, call: ClientCall) -> ThreadTurn | None:
+        """The turn of a message thread, if the request is one; to an Anthropic upstream threads pass untouched."""
+        if call.protocol != "anthropic" or not read_envelope(call.body).thread:
+            return None
+        from bridge.state.threads import open_turn, thread_error
+
+        if self.threads is None:
+            raise thread_error("thread_unsupported_request")
+        return await open_turn(self.threads, call.principal, call.body)
+
+    async def _answer_turn(self, call: ClientCall, route: Route, model: str, thread: ThreadTurn | None) -> Answer:
         client, server = registry.client(call.protocol), registry.server(route.provider.protocol)
-        request = client.parse_request(call.body)
+        request = client.parse_request(thread.body if thread else call.body)
         talk = conversation(call.headers, request)
         call.record.conversation_id = talk.id
         target = _target(call, route, talk)
@@ -96,10 +119,10 @@ class Bridge:
         ask_for_stream = request.stream and self.stream_upstream
         reply, rendered = await self._ask(call, route.provider, replace(request, stream=ask_for_stream), target)
         call.record.losses = rendered.losses
-        keeper = memory.keeper(talk)
         headers = {"x-conversation-id": talk.id, **_losses_header(rendered.losses)}
-        message_id = f"msg_{secrets.token_hex(12)}"
+        message_id = thread.message_id if thread else f"msg_{secrets.token_hex(12)}"
         encoder = client.stream_encoder(message_id, model)
+        keeper = AnswerKeeper(memory.keeper(talk), thread, client.render_content)
         if ask_for_stream and not _is_whole(reply):
             decoder = server.stream_decoder(rendered.reading)
             return await _streamed(call, _Translation(reply, decoder, encoder, keeper), headers)
@@ -208,7 +231,7 @@ class _Translation:
     reply: UpstreamReply
     decoder: StreamDecoder
     encoder: StreamEncoder
-    keeper: ToolKeeper
+    keeper: AnswerKeeper
 
     async def events(self) -> AsyncIterator[list[StreamEvent]]:
         try:
@@ -272,6 +295,7 @@ def _stream_body(
             raise
         finally:
             await translation.reply.aclose()
+            await translation.keeper.give_up()
 
     return write_all
 

@@ -78,3 +78,19 @@ class ConversationStore(Protocol):
 
     async def terminate(self, partition: str) -> int:
         """Forget everything of one conversation; how many tool calls that were."""
+
+
+class ThreadStore(Protocol):
+    """Message threads: a head that names the newest answer, and the turns that led to it."""
+
+    async def begin(self, partition: str, message_id: str, payload: bytes) -> None:
+        """Keep the first turn of a thread."""
+
+    async def claim(self, partition: str, previous: str, lease: str) -> list[bytes]:
+        """Take the head to continue `previous`, and read every turn; BridgeError with a thread code if that fails."""
+
+    async def extend(self, partition: str, lease: str, message_id: str, number: int, payload: bytes) -> None:
+        """Keep the next turn and give the head to it; BridgeError if the lease was lost."""
+
+    async def release(self, partition: str, lease: str) -> None:
+        """Give a head back without a new turn."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bridge.errors import BridgeError
 from bridge.ports import UpstreamCall
 from bridge.upstream.client import HttpUpstream
-from handler.wiring import make_store
+from handler.wiring import make_stores
 
 if TYPE_CHECKING:
     from bridge.ports import ConversationStore
@@ -32,7 +32,7 @@ async def examine(settings: Settings) -> list[Finding]:
     upstream = HttpUpstream()
     try:
         checks = [_check_provider(provider, upstream) for provider in configured]
-        findings = await asyncio.gather(*checks, _check_store(make_store(settings)))
+        findings = await asyncio.gather(*checks, _check_store(make_stores(settings)[0]))
     finally:
         await upstream.aclose()
     if not configured:

@@ -184,6 +184,12 @@ class Settings(BaseModel):
     state_ttl_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = _setting(
         "STATE_TTL_SECONDS", 1800, "A conversation is forgotten after this long without activity (60 or more)."
     )
+    threads: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+        "THREADS", "on", "Message threads (`thread` in requests) on upstreams other than Anthropic: `on` or `off`."
+    )
+    thread_ttl_seconds: Annotated[int, Field(ge=10, le=86_400)] = _setting(
+        "THREAD_TTL_SECONDS", 300, "A message thread is forgotten after this long without a request."
+    )
     log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
         "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
     )

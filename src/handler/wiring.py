@@ -14,7 +14,7 @@ from handler.observability import Observer, make_logger
 from handler.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
-    from bridge.ports import ConversationStore
+    from bridge.ports import ConversationStore, ThreadStore
     from bridge.providers import Provider
     from handler.settings import Settings
 
@@ -34,9 +34,11 @@ def bootstrap() -> App:
 def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> App:
     """The app for given settings; `demo` is the provider that answers when none is configured."""
     routing, upstream = settings.routing(demo), HttpUpstream()
-    store = make_store(settings)
+    store, threads = make_stores(settings)
     edge = Edge(
-        bridge=Bridge(routing, upstream, store, settings.tool_bridge_stream),
+        bridge=Bridge(
+            routing, upstream, store, threads if settings.threads == "on" else None, settings.tool_bridge_stream
+        ),
         catalog=Catalog(routing, upstream),
         store=store,
         observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
@@ -47,14 +49,19 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
     return App(edge)
 
 
-def make_store(settings: Settings) -> ConversationStore:
+def make_stores(settings: Settings) -> tuple[ConversationStore, ThreadStore]:
     """DynamoDB where a table is named, else a SQLite file. Neither is touched before a request needs it."""
+    ttl, thread_ttl = settings.state_ttl_seconds, settings.thread_ttl_seconds
     if settings.state_table is not None:
         from bridge.state.dynamodb import DynamoDbStore
         from bridge.state.dynamodb_table import DynamoDbTable
+        from bridge.state.dynamodb_threads import DynamoDbThreads
 
-        return DynamoDbStore(DynamoDbTable(settings.state_table), settings.state_ttl_seconds)
+        table = DynamoDbTable(settings.state_table)
+        return DynamoDbStore(table, ttl), DynamoDbThreads(table, thread_ttl)
     from bridge.state.sqlite import SqliteStore
     from bridge.state.sqlite_file import SqliteFile
+    from bridge.state.sqlite_threads import SqliteThreads
 
-    return SqliteStore(SqliteFile(settings.state_file), settings.state_ttl_seconds)
+    file = SqliteFile(settings.state_file)
+    return SqliteStore(file, ttl), SqliteThreads(file, thread_ttl)

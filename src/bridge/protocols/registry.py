@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.canonical.fold import Message
-    from bridge.canonical.json import JsonObject
+    from bridge.canonical.json import JsonObject, JsonValue
     from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
     from bridge.canonical.target import Target
@@ -30,6 +30,7 @@ class ClientSide:
 
     parse_request: Callable[[bytes], Request]
     render_response: Callable[[Message, str, str], JsonObject]
+    render_content: Callable[[Message], JsonValue]
     stream_encoder: Callable[[str, str], StreamEncoder]
 
 
@@ -49,10 +50,10 @@ def client(protocol: ProtocolName) -> ClientSide:
     if protocol != "anthropic":
         raise invalid_request("chat completions are only passed through to OpenAI-compatible providers")
     from bridge.protocols.anthropic.request import parse_request
-    from bridge.protocols.anthropic.response import render_response
+    from bridge.protocols.anthropic.response import render_content, render_response
     from bridge.protocols.anthropic.stream import MessagesStreamEncoder
 
-    return ClientSide(parse_request, render_response, MessagesStreamEncoder)
+    return ClientSide(parse_request, render_response, render_content, MessagesStreamEncoder)
 
 
 @cache

@@ -58,6 +58,11 @@ def read_claim(tool_id: str) -> Claim | None:
     return Claim(minted[2], minted[1] == _FLAGGED) if minted else None
 
 
+def random_token(random: bytes) -> str:
+    """Random bytes, sixteen at most, as the 22 characters of a token."""
+    return _base62(int.from_bytes(random), _CONVERSATION_CHARACTERS)
+
+
 def _base62(number: int, width: int) -> str:
     digits = []
     for _ in range(width):

@@ -6,6 +6,8 @@ from hashlib import sha256
 
 META = "META"
 TOOL_PREFIX = "tool#"
+HEAD = "HEAD"
+TURN_PREFIX = "turn#"
 
 
 def partition_key(principal: str, token: str) -> str:
@@ -15,3 +17,12 @@ def partition_key(principal: str, token: str) -> str:
 
 def tool_key(tool_id: str) -> str:
     return TOOL_PREFIX + tool_id
+
+
+def thread_key(principal: str, token: str) -> str:
+    """The partition of a message thread."""
+    return "thread#" + sha256(f"{len(principal)}:{principal}{token}".encode()).hexdigest()[:40]
+
+
+def turn_key(number: int) -> str:
+    return f"{TURN_PREFIX}{number:06}"

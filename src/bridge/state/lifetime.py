@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ITEM_SECONDS = 7 * 24 * 3600
+LEASE_SECONDS = 900  # as long as a Lambda invocation may last
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,4 +34,6 @@ def render_error(error: BridgeError) -> tuple[int, JsonObject]:
     }
     if error.provider_details is not None:
         details["provider_details"] = error.provider_details
+    if error.code is not None:
+        details["details"] = {"error_code": error.code}
     return error.status, {"type": "error", "error": details}

@@ -10,17 +10,22 @@ if TYPE_CHECKING:
     from bridge.canonical.content import Citation
     from bridge.canonical.events import Usage
     from bridge.canonical.fold import AnswerBlock, Message
-    from bridge.canonical.json import JsonObject
+    from bridge.canonical.json import JsonObject, JsonValue
 
 
 def render_response(message: Message, message_id: str, model: str) -> JsonObject:
     """The whole answer as Anthropic gives it."""
     return render_envelope(message_id, model) | {
-        "content": [render_block(block) for block in message.content],
+        "content": render_content(message),
         "stop_reason": message.end.reason,
         "stop_sequence": message.end.sequence,
         "usage": render_usage(message.end.usage),
     }
+
+
+def render_content(message: Message) -> JsonValue:
+    """The blocks of an answer, as the next request carries them."""
+    return [render_block(block) for block in message.content]
 
 
 def render_envelope(message_id: str, model: str) -> JsonObject:

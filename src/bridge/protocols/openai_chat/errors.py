@@ -53,7 +53,7 @@ def render_error(error: BridgeError) -> tuple[int, JsonObject]:
         "message": error.message,
         "type": _TYPE_NAMES[error.kind],
         "param": None,
-        "code": None,
+        "code": error.code,
         "retryable": error.retryable,
     }
     if error.provider_details is not None:
