@@ -37,8 +37,8 @@ format: .venv/.ready ## Rewrite the sources in the house format
 
 .PHONY: lint
 lint: .venv/.ready ## Format, lint and strict types, without tests
-	.venv/bin/ruff format --check .
-	.venv/bin/ruff check .
+	.venv/bin/ruff format --no-cache --check .
+	.venv/bin/ruff check --no-cache .
 	.venv/bin/mypy
 
 .PHONY: check

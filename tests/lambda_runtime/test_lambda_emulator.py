@@ -9,8 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from emulator import emulator
 from url_events import url_event
+
+from emulator import emulator
 
 APPS = str(Path(__file__).with_name("runtime_apps.py"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from uuid import uuid4
 
@@ -247,3 +248,22 @@ def test_a_state_file_that_cannot_be_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.raises(BridgeError, match="cannot be used"):
         run(SqliteStore(SqliteFile(str(tmp_path / "file" / "state.sqlite3")), TTL).check())
+
+
+def test_a_state_file_of_an_older_version_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    old = sqlite3.connect(path)
+    old.execute("CREATE TABLE state (pk TEXT, sk TEXT, item TEXT, expires_at INTEGER)")
+    old.close()
+    store = SqliteStore(SqliteFile(str(path)), TTL)
+    run(store.save(A, [record("t1")]))
+    assert list(run(store.load({A: ["t1"]})).records) == ["t1"]
+
+
+@pytest.mark.req("FR1.1")
+def test_many_processes_may_begin_one_file_at_once(tmp_path: Path) -> None:
+    async def race() -> list[int]:
+        stores = [SqliteStore(SqliteFile(str(tmp_path / "state.sqlite3")), TTL) for _ in range(8)]
+        return list(await asyncio.gather(*(one.save(A, [record(f"t{n}")]) for n, one in enumerate(stores))))
+
+    assert run(race()) == [0] * 8

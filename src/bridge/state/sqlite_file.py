@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# A file of another version is begun anew: what it holds expires within the hour anyway.
+_VERSION = 2
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS state (
+DROP TABLE IF EXISTS state;
+CREATE TABLE state (
     pk TEXT NOT NULL,
     sk TEXT NOT NULL,
     epoch TEXT NOT NULL,
@@ -25,7 +28,7 @@ CREATE TABLE IF NOT EXISTS state (
     expires_at REAL NOT NULL,
     PRIMARY KEY (pk, sk)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS state_expiry ON state (expires_at);
+CREATE INDEX state_expiry ON state (expires_at)
 """
 
 
@@ -42,6 +45,7 @@ class SqliteFile:
         try:
             with closing(self._connect()) as connection:
                 connection.execute("BEGIN IMMEDIATE")
+                _prepare(connection)
                 result = work(connection)
                 connection.execute("COMMIT")
                 return result
@@ -51,5 +55,14 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
-        connection.executescript(f"PRAGMA journal_mode=WAL; {_SCHEMA}")
+        connection.execute("PRAGMA journal_mode=WAL")
         return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == _VERSION:
+        return
+    for statement in _SCHEMA.split(";"):
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {_VERSION}")
