@@ -16,7 +16,7 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from bench.soak_client import Client, TurnError, make_http
 from bench.soak_cost import PRICES, CostMeter, cost_table
 from bench.soak_latency import measure_added
 from bench.soak_model import Book, model_rules
-from bench.soak_proxy import BAD_DAY, NO_FAULTS, FaultyProxy
+from bench.soak_proxy import BAD_DAY, MILD_DAY, NO_FAULTS, FaultyProxy
 from bench.soak_services import CREDENTIALS, TABLE, Fleet, dynamodb_local, free_ports
 from bench.soak_talk import Limits, Tally, converse_all
 from bench.systems import ROOT
@@ -37,12 +37,14 @@ if TYPE_CHECKING:
 
     from bench.soak_cost import Cost
     from bench.soak_latency import Added
+    from bench.soak_proxy import Faults
     from bench.soak_services import Logged
 
 COMPLETION = 0.999
 ADDED_P95_MS = 50.0
 AT_ONCE = 24
 LATENCY_AT_ONCE = 4
+FIRST_KILL_SECONDS = 0.3
 GRACE_SECONDS = 120.0  # for what comes before the soak itself, and for its last turns
 
 
@@ -67,6 +69,10 @@ class Plan:
     @property
     def latency_rounds(self) -> int:
         return 40 if self.quick else 600
+
+    @property
+    def faults(self) -> Faults:
+        return MILD_DAY if self.quick else BAD_DAY
 
     @property
     def kill_pause(self) -> tuple[float, float]:
@@ -162,7 +168,7 @@ async def _soak(plan: Plan, fleet: Fleet, proxy: FaultyProxy, upstream_port: int
         plain_ms, added = await measure_added(client, plan.latency_rounds, LATENCY_AT_ONCE)
         _say(f"{plan.turns:,} tool turns with faults and kills, {plan.seconds:.0f} s at most")
         proxy.operations.clear()
-        proxy.faults = BAD_DAY
+        proxy.faults = plan.faults
         started = time.monotonic()
         killing = asyncio.create_task(_kill_now_and_then(fleet, dice, plan.kill_pause))
         try:
@@ -180,17 +186,20 @@ async def _soak(plan: Plan, fleet: Fleet, proxy: FaultyProxy, upstream_port: int
 
 async def _kill_now_and_then(fleet: Fleet, dice: random.Random, pause: tuple[float, float]) -> None:
     """One bridge after the other is killed and comes back; the others go on."""
+    await asyncio.sleep(FIRST_KILL_SECONDS)
     while True:
-        await asyncio.sleep(dice.uniform(*pause))
         number = dice.randrange(len(fleet.ports))
         fleet.kill(number)
         await asyncio.sleep(dice.uniform(0.1, 1.0))
         await asyncio.to_thread(fleet.start, number)
+        await asyncio.sleep(dice.uniform(*pause))
 
 
 def _report(outcome: Outcome) -> str:
     tally, book, client = outcome.tally, outcome.book, outcome.client
     made = Counter(operation.name for operation in outcome.proxy.operations)
+    puts = [operation for operation in outcome.proxy.operations if operation.name == "PutItem"]
+    sizes = [operation.largest_item_bytes for operation in puts] or [0]
     seconds = sorted(tally.seconds) or [0.0]
     lines = [
         "Cost of state per turn, no faults (mean):",
@@ -209,6 +218,7 @@ def _report(outcome: Outcome) -> str:
         f"  wrong arguments      {book.wrong_arguments}",
         f"  lost calls           {book.lost_calls}",
         f"  operations           {_counts(made)}",
+        f"  items written        mean {mean(sizes):,.0f} bytes, largest {max(sizes):,} bytes",
         f"  faults injected      {_counts(outcome.proxy.injected)}",
         f"  kills                {outcome.kills}",
         f"  balancer retries     {client.balancer_retries}",

@@ -50,6 +50,8 @@ class Faults:
 
 NO_FAULTS = Faults()
 BAD_DAY = Faults(throttled=0.04, failed=0.03, reset=0.02, unprocessed=0.02, delayed=0.2)
+# For few turns, of which a single one that fails would decide: five faults in a row are too many for any store.
+MILD_DAY = Faults(throttled=0.015, failed=0.015, reset=0.01, unprocessed=0.02, delayed=0.2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,19 @@ import pytest
 
 from dynamodb_local import CREDENTIALS, dynamodb_local
 from scripted.server import serving
-from support import ROOT, running_bridge
+from support import ROOT, close_opened, running_bridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from scripted.server import ScriptedUpstream
+
+
+@pytest.fixture(autouse=True)
+def _close_clients() -> Iterator[None]:
+    yield
+    close_opened()
 
 
 @pytest.fixture(scope="session")

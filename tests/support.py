@@ -7,7 +7,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import uvicorn
 
@@ -17,8 +17,26 @@ from handler.wiring import build_app
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+C = TypeVar("C", bound="SupportsClose")
+_OPENED: list[SupportsClose] = []
+
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "tests" / "fixtures"
+
+
+class SupportsClose(Protocol):
+    def close(self) -> None: ...
+
+
+def opened(client: C) -> C:
+    """An SDK's client, to be closed when the test is over: its connections would outlive it."""
+    _OPENED.append(client)
+    return client
+
+
+def close_opened() -> None:
+    while _OPENED:
+        _OPENED.pop().close()
 
 
 @contextmanager

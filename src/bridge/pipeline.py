@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.events import MessageEnd, StreamFailed
 from bridge.canonical.fold import fold, unfold
 from bridge.canonical.json import dumps
 from bridge.canonical.request import media_characters
 from bridge.canonical.target import Target
 from bridge.conversation import cache_key, conversation
-from bridge.errors import BridgeError, ErrorKind, invalid_request
+from bridge.deadline import until
+from bridge.errors import BridgeError, invalid_request
 from bridge.exchange import Answer, read_envelope
 from bridge.ports import UpstreamCall
 from bridge.protocols import registry
 from bridge.routing import RouteHints, route
 from bridge.state.keeper import AnswerKeeper
 from bridge.state.memory import ToolMemory, without_replays
+from bridge.streams import EVENT_STREAM, Translation, relayed, streamed
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import Mapping
 
-    from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
     from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
-    from bridge.exchange import ClientCall, StreamBody, Write
-    from bridge.ports import ConversationStore, StreamDecoder, StreamEncoder, ThreadStore, Upstream, UpstreamReply
+    from bridge.exchange import ClientCall
+    from bridge.ports import ConversationStore, ThreadStore, Upstream, UpstreamReply
     from bridge.protocols.registry import ServerSide
     from bridge.providers import Provider
     from bridge.routing import Route, RoutingTable
@@ -45,8 +45,6 @@ MAX_ERROR_BYTES = 64 * 1024
 MAX_LOSSES_HEADER = 1024
 MAX_KEYS_TRIED = 2
 BYTES_PER_TOKEN = 4
-DEADLINE_MARGIN_SECONDS = 1.5
-EVENT_STREAM = "text/event-stream; charset=utf-8"
 JSON = "application/json"
 _THREAD = b'"thread"'
 _REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking", re.I)
@@ -70,7 +68,7 @@ class Bridge:
         target = route(self.routing, envelope.model, _hints(call.headers))
         call.record.provider, call.record.wire_model = target.provider.name, target.wire_model
         call.record.route_reason = target.reason
-        async with _until(call.deadline):
+        async with until(call.deadline):
             if target.provider.protocol == call.protocol:
                 return await self._pass_through(call, target, envelope.model, target.provider.answer_path)
             return await self._translate(call, target, envelope.model)
@@ -81,7 +79,7 @@ class Bridge:
         target = route(self.routing, envelope.model, _hints(call.headers))
         call.record.provider, call.record.wire_model = target.provider.name, target.wire_model
         if target.provider.protocol == "anthropic":
-            async with _until(call.deadline):
+            async with until(call.deadline):
                 return await self._pass_through(call, target, envelope.model, "/messages/count_tokens")
         from bridge.protocols.anthropic.request import parse_countable
         from bridge.tokens import estimate_request
@@ -125,7 +123,7 @@ class Bridge:
         keeper = AnswerKeeper(memory.keeper(talk), thread, client.render_content)
         if ask_for_stream and not _is_whole(reply):
             decoder = server.stream_decoder(rendered.reading)
-            return await _streamed(call, _Translation(reply, decoder, encoder, keeper), headers)
+            return await streamed(call, Translation(reply, decoder, encoder, keeper), headers)
         message = await _whole_message(reply, server, rendered.reading)
         events = keeper.observe(unfold(message))
         await keeper.settle()
@@ -165,7 +163,7 @@ class Bridge:
         }
         if not headers["content-type"].startswith("text/event-stream"):
             return Answer(reply.status, headers, await _read_and_close(reply, MAX_ANSWER_BYTES))
-        return Answer(reply.status, headers, _relay(call, reply), registry.heartbeat(call.protocol))
+        return Answer(reply.status, headers, relayed(call, reply), registry.heartbeat(call.protocol))
 
     async def _send(self, call: ClientCall, provider: Provider, path: str, body: bytes) -> UpstreamReply:
         """Send a body; where the bridge holds several keys, one that is refused or used up is followed by another."""
@@ -224,124 +222,11 @@ def _losses_header(losses: tuple[str, ...]) -> dict[str, str]:
     return {"x-bridge-losses": text.encode("ascii", "replace").decode()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Translation:
-    """A provider's stream on its way to becoming a client's."""
-
-    reply: UpstreamReply
-    decoder: StreamDecoder
-    encoder: StreamEncoder
-    keeper: AnswerKeeper
-
-    async def events(self) -> AsyncIterator[list[StreamEvent]]:
-        try:
-            async for data in self.reply.chunks():
-                batch = self.decoder.feed(data)
-                if batch:
-                    yield self.keeper.observe(batch)
-        except BridgeError:
-            last = self.decoder.close()
-            if isinstance(last[-1], StreamFailed):
-                raise
-            yield self.keeper.observe(last)  # it broke after everything had been said
-            return
-        yield self.keeper.observe(self.decoder.close())
-
-    async def write(self, batch: list[StreamEvent], write: Write) -> None:
-        """Say a batch; the end of the message waits until its tool calls are stored."""
-        if batch and isinstance(batch[-1], MessageEnd):
-            if len(batch) > 1:
-                await write(self.encoder.encode(batch[:-1]))
-            await self.keeper.settle()
-            batch = batch[-1:]
-        if batch:
-            await write(self.encoder.encode(batch))
-
-
-async def _streamed(call: ClientCall, translation: _Translation, headers: Mapping[str, str]) -> Answer:
-    """Wait for the first events, so that an early failure still has a status of its own, then stream."""
-    batches = translation.events()
-    try:
-        first = await anext(batches)
-    except BaseException:
-        await translation.reply.aclose()
-        raise
-    if isinstance(first[0], StreamFailed):
-        await translation.reply.aclose()
-        raise first[0].error
-    body = _stream_body(call, translation, first, batches)
-    return Answer(200, {"content-type": EVENT_STREAM, **headers}, body, registry.heartbeat(call.protocol))
-
-
-def _stream_body(
-    call: ClientCall,
-    translation: _Translation,
-    first: list[StreamEvent],
-    batches: AsyncIterator[list[StreamEvent]],
-) -> StreamBody:
-    encode = translation.encoder.encode
-
-    async def write_all(write: Write) -> None:
-        try:
-            async with _until(call.deadline):
-                await translation.write(first, write)
-                async for batch in batches:
-                    await translation.write(batch, write)
-        except BridgeError as error:
-            call.record.error_kind = error.kind.name
-            await write(encode([StreamFailed(error)]))
-        except Exception:
-            await write(encode([StreamFailed(BridgeError(ErrorKind.API, "the bridge failed in this stream"))]))
-            raise
-        finally:
-            await translation.reply.aclose()
-            await translation.keeper.give_up()
-
-    return write_all
-
-
-def _relay(call: ClientCall, reply: UpstreamReply) -> StreamBody:
-    async def write_all(write: Write) -> None:
-        try:
-            async with _until(call.deadline):
-                async for data in reply.chunks():
-                    await write(data)
-        except BridgeError as error:
-            call.record.error_kind = error.kind.name
-            await write(registry.encode_stream_error(call.protocol, error))
-        finally:
-            await reply.aclose()
-
-    return write_all
-
-
 async def _read_and_close(reply: UpstreamReply, limit: int) -> bytes:
     try:
         return await reply.read(limit)
     finally:
         await reply.aclose()
-
-
-class _until:  # noqa: N801  (reads as a preposition where it is used)
-    """Ends what it surrounds a moment before the deadline, as an error that the client can retry."""
-
-    def __init__(self, deadline: float | None) -> None:
-        when = None if deadline is None else deadline - DEADLINE_MARGIN_SECONDS
-        self._timeout = asyncio.timeout_at(when)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *exc: object) -> None:
-        try:
-            await self._timeout.__aexit__(*exc)  # type: ignore[arg-type]
-        except TimeoutError:
-            if not self._timeout.expired():
-                raise
-            raise BridgeError(
-                ErrorKind.TIMEOUT,
-                "the time of this invocation ran out before the answer was complete; try again",
-            ) from None
 
 
 def _hints(headers: Mapping[str, str]) -> RouteHints:

@@ -79,6 +79,9 @@ class ConversationStore(Protocol):
     async def terminate(self, partition: str) -> int:
         """Forget everything of one conversation; how many tool calls that were."""
 
+    async def aclose(self) -> None:
+        """Close what is kept open between operations."""
+
 
 class ThreadStore(Protocol):
     """Message threads: a head that names the newest answer, and the turns that led to it."""

@@ -74,6 +74,7 @@ class App:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self._edge.bridge.upstream.aclose()
+                await self._edge.store.aclose()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.pipeline import DEADLINE_MARGIN_SECONDS
+from bridge.deadline import DEADLINE_MARGIN_SECONDS
 from handler.settings import load_settings
 from handler.wiring import build_app
 

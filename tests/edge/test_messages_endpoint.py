@@ -9,6 +9,8 @@ import anthropic
 import httpx2
 import pytest
 
+from support import opened
+
 if TYPE_CHECKING:
     from scripted.server import ScriptedUpstream
 
@@ -20,7 +22,7 @@ WEATHER: dict[str, Any] = {
 
 
 def client(url: str) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=url, api_key="sk-client", max_retries=0)
+    return opened(anthropic.Anthropic(base_url=url, api_key="sk-client", max_retries=0))
 
 
 def ask(url: str, **body: Any) -> httpx2.Response:

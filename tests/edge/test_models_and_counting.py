@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from support import running_bridge
+from support import opened, running_bridge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,8 +29,8 @@ def listing(upstream: ScriptedUpstream, tmp_path: Path) -> Any:
 
 @pytest.mark.req("X1")
 def test_each_sdk_lists_models_in_its_own_shape(listing: str, upstream: ScriptedUpstream) -> None:
-    claude = anthropic.Anthropic(base_url=listing, api_key="k", max_retries=0)
-    chat = openai.OpenAI(base_url=f"{listing}/v1", api_key="k", max_retries=0)
+    claude = opened(anthropic.Anthropic(base_url=listing, api_key="k", max_retries=0))
+    chat = opened(openai.OpenAI(base_url=f"{listing}/v1", api_key="k", max_retries=0))
     wanted = ["openai/gpt-5", "openai/gpt-4.1"]
     assert [model.id for model in claude.models.list()] == wanted
     assert [model.id for model in chat.models.list()] == wanted
@@ -41,8 +41,8 @@ def test_each_sdk_lists_models_in_its_own_shape(listing: str, upstream: Scripted
 
 @pytest.mark.req("X1", "C11")
 def test_an_unknown_model_is_not_found_in_the_callers_terms(listing: str) -> None:
-    claude = anthropic.Anthropic(base_url=listing, api_key="k", max_retries=0)
-    chat = openai.OpenAI(base_url=f"{listing}/v1", api_key="k", max_retries=0)
+    claude = opened(anthropic.Anthropic(base_url=listing, api_key="k", max_retries=0))
+    chat = opened(openai.OpenAI(base_url=f"{listing}/v1", api_key="k", max_retries=0))
     with pytest.raises(anthropic.NotFoundError, match="no model 'gpt-nine'"):
         claude.models.retrieve("gpt-nine")
     with pytest.raises(openai.NotFoundError, match="no model 'gpt-nine'"):
@@ -51,7 +51,7 @@ def test_an_unknown_model_is_not_found_in_the_callers_terms(listing: str) -> Non
 
 @pytest.mark.req("X1")
 def test_tokens_are_estimated_where_the_upstream_cannot_count(bridge_url: str, upstream: ScriptedUpstream) -> None:
-    claude = anthropic.Anthropic(base_url=bridge_url, api_key="k", max_retries=0)
+    claude = opened(anthropic.Anthropic(base_url=bridge_url, api_key="k", max_retries=0))
     short = claude.messages.count_tokens(model="openai/gpt-x", messages=QUESTION).input_tokens
     long = claude.messages.count_tokens(
         model="openai/gpt-x", messages=[{"role": "user", "content": "word " * 1000}]
@@ -66,7 +66,7 @@ def test_anthropic_counts_its_own(upstream: ScriptedUpstream, tmp_path: Path) ->
     upstream.script = [{"when": {"path": "/v1/messages/count_tokens"}, "reply": {"json": {"input_tokens": 4711}}}]
     settings = {"UPSTREAM_ANTHROPIC_BASE_URL": upstream.url, "ANTHROPIC_API_KEY": "sk-held"}
     with running_bridge(tmp_path, **settings) as url:
-        claude = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        claude = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
         counted = claude.messages.count_tokens(model="claude-x", messages=QUESTION)
     assert counted.input_tokens == 4711
     assert upstream.received[0].headers["x-api-key"] == "sk-held"

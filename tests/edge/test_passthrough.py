@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from support import running_bridge
+from support import opened, running_bridge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.mark.req("G1")
 def test_an_openai_client_reaches_an_openai_upstream(bridge_url: str, upstream: ScriptedUpstream) -> None:
     upstream.script = [{"reply": {"chat": {"text": "Hello there"}}}]
-    client = openai.OpenAI(base_url=f"{bridge_url}/v1", api_key="sk-own", max_retries=0)
+    client = opened(openai.OpenAI(base_url=f"{bridge_url}/v1", api_key="sk-own", max_retries=0))
     stream = client.chat.completions.create(
         model="openai/gpt-x", messages=[{"role": "user", "content": "Hi"}], stream=True
     )
@@ -45,7 +45,7 @@ def test_an_anthropic_client_reaches_an_anthropic_upstream(upstream: ScriptedUps
     upstream.script = [{"reply": {"messages": {"text": "Hello there"}}}]
     settings = {"UPSTREAM_ANTHROPIC_BASE_URL": f"{upstream.url}/v1", "ANTHROPIC_API_KEY": "sk-held"}
     with running_bridge(tmp_path, WORKER_TOKEN="ann:secret-token", **settings) as url:
-        client = anthropic.Anthropic(base_url=url, api_key="secret-token", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=url, api_key="secret-token", max_retries=0))
         with client.messages.stream(
             model="claude-x", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
         ) as stream:

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from handler.app import App
-from support import running_bridge
+from support import opened, running_bridge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,13 +48,13 @@ def test_a_silent_upstream_does_not_make_a_silent_stream(upstream: ScriptedUpstr
     upstream.script = [{"reply": {"sse": [DELTA, {"$hang_ms": 300}, END, "[DONE]"]}}]
     with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url) as url:
         answer = httpx2.post(f"{url}/v1/messages", json=BODY)
-        client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
         with client.messages.stream(
             model="openai/gpt-x", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
         ) as stream:
             assert stream.get_final_text() == "Hello"
         chat = httpx2.post(f"{url}/v1/chat/completions", json=BODY)
-        strict = openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0)
+        strict = opened(openai.OpenAI(base_url=f"{url}/v1", api_key="k", max_retries=0))
         chunks = strict.chat.completions.create(
             model="gpt-x", messages=[{"role": "user", "content": "Hi"}], stream=True
         )
@@ -69,7 +69,7 @@ def test_a_silent_upstream_does_not_make_a_silent_stream(upstream: ScriptedUpstr
 def test_a_stream_can_be_served_from_a_buffered_call(upstream: ScriptedUpstream, tmp_path: Path) -> None:
     upstream.script = [{"reply": {"chat": {"text": "Hello", "tool_calls": [{"name": "f", "arguments": {"n": 1}}]}}}]
     with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url, TOOL_BRIDGE_STREAM="false") as url:
-        client = anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
+        client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
         with client.messages.stream(
             model="openai/gpt-x", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
         ) as stream:

@@ -10,21 +10,21 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from moto import mock_aws
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.state.dynamodb import DynamoDbStore
-from bridge.state.dynamodb_table import DynamoDbTable, connect
+from bridge.state.dynamodb_table import DynamoDbTable
 from bridge.state.keys import partition_key
 from bridge.state.records import ToolRecord
 from bridge.state.sqlite import SqliteStore
 from bridge.state.sqlite_file import SqliteFile
-from bridge.state.table import create_table
 from dynamodb_local import CREDENTIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
+
+    from backends import Backend, Clock
 
     from bridge.ports import ConversationStore
 
@@ -33,42 +33,14 @@ MakeStore: TypeAlias = "Callable[[], ConversationStore]"
 TTL = 1800
 
 
-class Clock:
-    """Time that stands still until it is told to go on. DynamoDB Local deletes what is past by its own clock."""
-
-    def __init__(self) -> None:
-        import time
-
-        self.time = time.time()
-
-    def __call__(self) -> float:
-        return self.time
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture(params=["sqlite", "moto", "dynamodb_local"])
-def make_store(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> Iterator[MakeStore]:
+def make_store(backend: Backend, clock: Clock) -> MakeStore:
     """Stores on the same data: each call stands for another process."""
-    if request.param == "sqlite":
-        yield lambda: SqliteStore(SqliteFile(str(tmp_path / "deep" / "state.sqlite3")), TTL, clock)
-        return
-    name = f"state-{uuid4().hex}"
-    if request.param == "moto":
-        for variable, value in CREDENTIALS.items():
-            monkeypatch.setenv(variable, value)
-        with mock_aws():
-            create_table(connect(), name)
-            yield lambda: DynamoDbStore(DynamoDbTable(name), TTL, clock)
-    else:
-        request.getfixturevalue("aws_environment")
-        create_table(connect(), name)
-        yield lambda: DynamoDbStore(DynamoDbTable(name), TTL, clock)
+    return lambda: _store_on(backend(), clock)
+
+
+def _store_on(place: SqliteFile | DynamoDbTable, clock: Clock) -> ConversationStore:
+    return SqliteStore(place, TTL, clock) if isinstance(place, SqliteFile) else DynamoDbStore(place, TTL, clock)
 
 
 @pytest.fixture
@@ -111,14 +83,15 @@ def test_a_second_write_never_wins(store: ConversationStore) -> None:
 
 
 @pytest.mark.req("FR1.2", "T1")
-def test_of_two_writers_at_once_one_wins(make_store: MakeStore) -> None:
+def test_of_two_writers_at_once_one_wins(racing_backend: Backend, clock: Clock) -> None:
     async def race() -> list[int]:
-        stores = [make_store() for _ in range(4)]
+        stores = [_store_on(racing_backend(), clock) for _ in range(4)]
         writes = (one.save(A, [record("t1", f"name-{number}")]) for number, one in enumerate(stores))
         return list(await asyncio.gather(*writes))
 
     assert sorted(run(race())) == [0, 1, 1, 1]
-    assert run(make_store().load({A: ["t1"]})).records["t1"].name.startswith("name-")
+    found = run(_store_on(racing_backend(), clock).load({A: ["t1"]}))
+    assert found.records["t1"].name.startswith("name-")
 
 
 @pytest.mark.req("FR1.3")

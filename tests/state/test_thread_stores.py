@@ -4,64 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
-from uuid import uuid4
 
 import pytest
-from moto import mock_aws
 
 from bridge.errors import BridgeError
-from bridge.state.dynamodb_table import DynamoDbTable, connect
 from bridge.state.dynamodb_threads import DynamoDbThreads
 from bridge.state.lifetime import LEASE_SECONDS
 from bridge.state.sqlite_file import SqliteFile
 from bridge.state.sqlite_threads import SqliteThreads
-from bridge.state.table import create_table
-from dynamodb_local import CREDENTIALS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Coroutine
+
+    from backends import Backend, Clock
 
     from bridge.ports import ThreadStore
+    from bridge.state.dynamodb_table import DynamoDbTable
 
 T = TypeVar("T")
 MakeThreads: TypeAlias = "Callable[[], ThreadStore]"
 TTL = 300
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.time = time.time()
-
-    def __call__(self) -> float:
-        return self.time
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def make_threads(backend: Backend, clock: Clock) -> MakeThreads:
+    """Stores on the same data: each call stands for another process."""
+    return lambda: _threads_on(backend(), clock)
 
 
-@pytest.fixture(params=["sqlite", "moto", "dynamodb_local"])
-def make_threads(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> Iterator[MakeThreads]:
-    if request.param == "sqlite":
-        yield lambda: SqliteThreads(SqliteFile(str(tmp_path / "state.sqlite3")), TTL, clock)
-        return
-    name = f"threads-{uuid4().hex}"
-    if request.param == "moto":
-        for variable, value in CREDENTIALS.items():
-            monkeypatch.setenv(variable, value)
-        with mock_aws():
-            create_table(connect(), name)
-            yield lambda: DynamoDbThreads(DynamoDbTable(name), TTL, clock)
-    else:
-        request.getfixturevalue("aws_environment")
-        create_table(connect(), name)
-        yield lambda: DynamoDbThreads(DynamoDbTable(name), TTL, clock)
+def _threads_on(place: SqliteFile | DynamoDbTable, clock: Clock) -> ThreadStore:
+    return SqliteThreads(place, TTL, clock) if isinstance(place, SqliteFile) else DynamoDbThreads(place, TTL, clock)
 
 
 @pytest.fixture
@@ -95,11 +68,12 @@ def test_a_turn_larger_than_an_item_is_split(threads: ThreadStore) -> None:
 
 
 @pytest.mark.req("T1")
-def test_of_two_continuations_at_once_one_wins(make_threads: MakeThreads) -> None:
-    run(make_threads().begin("thread#1", "m1", b"one"))
+def test_of_two_continuations_at_once_one_wins(racing_backend: Backend, clock: Clock) -> None:
+    run(_threads_on(racing_backend(), clock).begin("thread#1", "m1", b"one"))
 
     async def race() -> list[Any]:
-        claims = (make_threads().claim("thread#1", "m1", f"lease-{number}") for number in range(4))
+        stores = [_threads_on(racing_backend(), clock) for _ in range(4)]
+        claims = (one.claim("thread#1", "m1", f"lease-{number}") for number, one in enumerate(stores))
         return await asyncio.gather(*claims, return_exceptions=True)
 
     outcomes = run(race())

@@ -8,7 +8,7 @@ import anthropic
 import httpx2
 import pytest
 
-from support import running_bridge
+from support import opened, running_bridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,7 +61,7 @@ def test_the_official_tool_runner_works(bridge: str, upstream: ScriptedUpstream,
         asked.append(city)
         return "sunny"
 
-    client = anthropic.Anthropic(base_url=bridge, api_key="k", max_retries=0)
+    client = opened(anthropic.Anthropic(base_url=bridge, api_key="k", max_retries=0))
     runner = client.beta.messages.tool_runner(
         model=model,
         max_tokens=100,

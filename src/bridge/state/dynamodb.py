@@ -54,6 +54,9 @@ class DynamoDbStore:
     async def terminate(self, partition: str) -> int:
         return await self._table.run(self._terminate, partition)
 
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._table.close)
+
     def _probe(self) -> None:
         self._table.client.get_item(TableName=self._table.name, Key=key_of("probe", "probe"))
 

@@ -70,6 +70,12 @@ class DynamoDbTable:
         self._connected: DynamoDBClient | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="dynamodb")
 
+    def close(self) -> None:
+        """Close what is kept open between operations."""
+        self._threads.shutdown(wait=True)
+        if self._connected is not None:
+            self._connected.close()
+
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Work on a thread; every way in which DynamoDB can fail becomes the bridge's own."""
         from botocore.exceptions import BotoCoreError, ClientError

@@ -43,6 +43,9 @@ class SqliteStore:
     async def terminate(self, partition: str) -> int:
         return await self._file.run(self._terminate, partition)
 
+    async def aclose(self) -> None:
+        """Nothing is kept open."""
+
     def _save(self, db: sqlite3.Connection, partition: str, records: Sequence[ToolRecord]) -> int:
         epoch = self._living_epoch(db, partition)
         return sum(self._write_once(db, partition, epoch, record) for record in records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -55,7 +55,8 @@ class SqliteFile:
     def _connect(self) -> sqlite3.Connection:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
-        connection.execute("PRAGMA journal_mode=WAL")
+        with suppress(sqlite3.OperationalError):  # another process is switching this new file to WAL right now
+            connection.execute("PRAGMA journal_mode=WAL")
         return connection
 
 

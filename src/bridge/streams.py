@@ -1,0 +1,116 @@
+"""Answers that write themselves: a provider's stream translated for the client, or relayed as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.canonical.events import MessageEnd, StreamFailed
+from bridge.deadline import until
+from bridge.errors import BridgeError, ErrorKind
+from bridge.exchange import Answer
+from bridge.protocols import registry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from bridge.canonical.events import StreamEvent
+    from bridge.exchange import ClientCall, StreamBody, Write
+    from bridge.ports import StreamDecoder, StreamEncoder, UpstreamReply
+    from bridge.state.keeper import AnswerKeeper
+
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """A provider's stream on its way to becoming a client's."""
+
+    reply: UpstreamReply
+    decoder: StreamDecoder
+    encoder: StreamEncoder
+    keeper: AnswerKeeper
+
+    async def events(self) -> AsyncIterator[list[StreamEvent]]:
+        try:
+            async for data in self.reply.chunks():
+                batch = self.decoder.feed(data)
+                if batch:
+                    yield self.keeper.observe(batch)
+        except BridgeError:
+            last = self.decoder.close()
+            if last and isinstance(last[-1], StreamFailed):
+                raise
+            yield self.keeper.observe(last)  # it broke after everything had been said
+            return
+        yield self.keeper.observe(self.decoder.close())
+
+    async def write(self, batch: list[StreamEvent], write: Write) -> None:
+        """Say a batch; the end of the message waits until its tool calls are stored."""
+        if batch and isinstance(batch[-1], MessageEnd):
+            if len(batch) > 1:
+                await write(self.encoder.encode(batch[:-1]))
+            await self.keeper.settle()
+            batch = batch[-1:]
+        if batch:
+            await write(self.encoder.encode(batch))
+
+
+async def streamed(call: ClientCall, translation: Translation, headers: Mapping[str, str]) -> Answer:
+    """Wait for the first events, so that an early failure still has a status of its own, then stream."""
+    batches = translation.events()
+    try:
+        first = await anext(batches)
+    except BaseException:
+        await translation.reply.aclose()
+        raise
+    if isinstance(first[0], StreamFailed):
+        await translation.reply.aclose()
+        raise first[0].error
+    body = _stream_body(call, translation, first, batches)
+    return Answer(200, {"content-type": EVENT_STREAM, **headers}, body, registry.heartbeat(call.protocol))
+
+
+def _stream_body(
+    call: ClientCall,
+    translation: Translation,
+    first: list[StreamEvent],
+    batches: AsyncIterator[list[StreamEvent]],
+) -> StreamBody:
+    encode = translation.encoder.encode
+
+    async def write_all(write: Write) -> None:
+        try:
+            async with until(call.deadline):
+                await translation.write(first, write)
+                async for batch in batches:
+                    await translation.write(batch, write)
+                    if batch and isinstance(batch[-1], StreamFailed):
+                        call.record.error_kind = batch[-1].error.kind.name
+                        break
+        except BridgeError as error:
+            call.record.error_kind = error.kind.name
+            await write(encode([StreamFailed(error)]))
+        except Exception:
+            await write(encode([StreamFailed(BridgeError(ErrorKind.API, "the bridge failed in this stream"))]))
+            raise
+        finally:
+            await translation.reply.aclose()
+            await translation.keeper.give_up()
+
+    return write_all
+
+
+def relayed(call: ClientCall, reply: UpstreamReply) -> StreamBody:
+    async def write_all(write: Write) -> None:
+        try:
+            async with until(call.deadline):
+                async for data in reply.chunks():
+                    await write(data)
+        except BridgeError as error:
+            call.record.error_kind = error.kind.name
+            await write(registry.encode_stream_error(call.protocol, error))
+        finally:
+            await reply.aclose()
+
+    return write_all
