@@ -62,6 +62,12 @@ class DynamoDbStore:
 
     def _living_epoch(self, partition: str) -> str:
         """The epoch of the conversation, which begins anew if it is not alive; conditions decide races."""
+        item = self._table.client.get_item(
+            TableName=self._table.name, Key=key_of(partition, META), ConsistentRead=True
+        ).get("Item")
+        meta = self._judge(item)
+        if meta.epoch is not None and meta.state == "alive" and not self._is_stale(meta):
+            return meta.epoch
         for _ in range(ATTEMPTS):
             epoch = self._touch(partition) or self._begin(partition)
             if epoch is not None:

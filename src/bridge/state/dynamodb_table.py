@@ -20,7 +20,8 @@ T = TypeVar("T")
 
 READ_BATCH = 100
 WRITE_BATCH = 25
-ATTEMPTS = 5
+ATTEMPTS = 6
+PATIENCE_SECONDS = 3.0
 THREADS = 16
 CONDITION_FAILED = "ConditionalCheckFailedException"
 _THROTTLED = frozenset(
@@ -48,7 +49,7 @@ _REFUSED = frozenset(
 
 
 def connect() -> DynamoDBClient:
-    """A client with tight timeouts and retries with jitter: a turn must not wait for a store that does not answer."""
+    """A client with tight timeouts: a turn must not wait for a store that does not answer."""
     import boto3
     from botocore.config import Config
 
@@ -56,7 +57,7 @@ def connect() -> DynamoDBClient:
         connect_timeout=1,
         read_timeout=2,
         max_pool_connections=THREADS,
-        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        retries={"mode": "standard", "total_max_attempts": 1},  # its waits are too long: see `run`
     )
     client: DynamoDBClient = boto3.client("dynamodb", config=config)
     return client
@@ -77,16 +78,20 @@ class DynamoDbTable:
             self._connected.close()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Work on a thread; every way in which DynamoDB can fail becomes the bridge's own."""
+        """Work on a thread; short faults are tried again for a moment, others become the bridge's own errors."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         loop = asyncio.get_running_loop()
-        try:
-            return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
-        except ClientError as error:
-            raise self.failure(error.response["Error"]["Code"]) from error
-        except BotoCoreError as error:
-            raise self.failure(error.__class__.__name__) from error
+        give_up_at = loop.time() + PATIENCE_SECONDS
+        for attempt in range(ATTEMPTS):
+            try:
+                return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
+            except (BotoCoreError, ClientError) as error:
+                code = _code_of(error)
+                if not _passes(error, code) or attempt == ATTEMPTS - 1 or loop.time() > give_up_at:
+                    raise self.failure(code) from error
+            await asyncio.sleep(_jitter(attempt))
+        raise self.failure("ThrottlingException")
 
     def failure(self, code: str) -> BridgeError:
         if code == "ResourceNotFoundException":
@@ -171,5 +176,24 @@ def number(value: int) -> dict[str, str]:
 
 
 def _back_off(attempt: int) -> None:
-    """Full jitter: waits between nothing and a bound that doubles."""
-    time.sleep(random.uniform(0, 0.05 * 2**attempt))  # noqa: S311
+    time.sleep(_jitter(attempt))
+
+
+def _jitter(attempt: int) -> float:
+    """Full jitter: a wait between nothing and a bound that doubles."""
+    return random.uniform(0, 0.03 * 2**attempt)  # noqa: S311
+
+
+def _code_of(error: Exception) -> str:
+    response: Any = getattr(error, "response", None)
+    return str(response["Error"]["Code"]) if response else error.__class__.__name__
+
+
+def _passes(error: Exception, code: str) -> bool:
+    """True if a fault is likely to pass: throttling, a server error, a broken connection."""
+    response: Any = getattr(error, "response", None)
+    if response:
+        return code in _THROTTLED or response["ResponseMetadata"]["HTTPStatusCode"] >= 500
+    return code.endswith(
+        ("ConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError", "HTTPClientError")
+    )

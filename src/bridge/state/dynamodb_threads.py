@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from bridge.state.dynamodb_table import DynamoDbTable
 
 PART_BYTES = 350 * 1024
-_IS_FREE = "newest = :previous AND expires_at > :now AND (attribute_not_exists(holder) OR held_until <= :now)"
+# A lease that is held already counts as free to its holder: the answer to the first try may have been lost.
+_IS_FREE = (
+    "newest = :previous AND expires_at > :now "
+    "AND (attribute_not_exists(holder) OR held_until <= :now OR holder = :lease)"
+)
 
 
 class DynamoDbThreads:
