@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from bridge.canonical.events import StreamEvent
-    from bridge.state.records import Found, ToolRecord
+    from bridge.state.records import Found, Liveness, ToolRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,11 @@ class ConversationStore(Protocol):
     async def check(self) -> str:
         """Reach the store and say in a few words what it is; BridgeError if it does not answer."""
 
-    async def save(self, partition: str, records: Sequence[ToolRecord]) -> int:
-        """Keep tool calls, each written once, and keep the conversation alive; how many ids had another name."""
+    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:
+        """Keep tool calls, each written once, and keep the conversation alive; how many ids had another name.
+
+        `known` is what a load of the same request found: while it is fresh, nothing is written for the lifetime.
+        """
 
     async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
         """The tool calls of some partitions, in one round trip, consistent; keeps their conversations alive."""

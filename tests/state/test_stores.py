@@ -240,3 +240,15 @@ def test_many_processes_may_begin_one_file_at_once(tmp_path: Path) -> None:
         return list(await asyncio.gather(*(one.save(A, [record(f"t{n}")]) for n, one in enumerate(stores))))
 
     assert run(race()) == [0] * 8
+
+
+@pytest.mark.req("NFR1", "FR6.1")
+def test_what_a_load_found_saves_the_next_save_a_write(store: ConversationStore, clock: Clock) -> None:
+    run(store.save(A, [record("t1")]))
+    known = run(store.load({A: ["t1"]})).alive[A]
+    run(store.save(A, [record("t2")], known))
+    assert list(run(store.load({A: ["t1", "t2"]})).records) == ["t1", "t2"]
+    clock.time += TTL * 0.9
+    run(store.save(A, [record("t3")], known))
+    clock.time += TTL * 0.9
+    assert list(run(store.load({A: ["t1", "t3"]})).records) == ["t1", "t3"], "a stale one is extended"

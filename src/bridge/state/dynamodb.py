@@ -32,8 +32,8 @@ class DynamoDbStore:
         await self._table.run(self._probe)
         return f"DynamoDB table {self._table.name}"
 
-    async def save(self, partition: str, records: Sequence[ToolRecord]) -> int:
-        epoch = await self._table.run(self._living_epoch, partition)
+    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:
+        epoch = await self._table.run(self._living_epoch, partition, known)
         writes = [self._table.run(self._write_once, partition, epoch, record) for record in records]
         return sum(await asyncio.gather(*writes))
 
@@ -60,14 +60,10 @@ class DynamoDbStore:
     def _probe(self) -> None:
         self._table.client.get_item(TableName=self._table.name, Key=key_of("probe", "probe"))
 
-    def _living_epoch(self, partition: str) -> str:
+    def _living_epoch(self, partition: str, known: Liveness | None) -> str:
         """The epoch of the conversation, which begins anew if it is not alive; conditions decide races."""
-        item = self._table.client.get_item(
-            TableName=self._table.name, Key=key_of(partition, META), ConsistentRead=True
-        ).get("Item")
-        meta = self._judge(item)
-        if meta.epoch is not None and meta.state == "alive" and not self._is_stale(meta):
-            return meta.epoch
+        if known is not None and known.epoch is not None and not self._lifetime.needs_touch(known.expires_at):
+            return known.epoch
         for _ in range(ATTEMPTS):
             epoch = self._touch(partition) or self._begin(partition)
             if epoch is not None:
@@ -159,7 +155,7 @@ def _sort_out(
     metas: Mapping[str, Liveness],
     items: Mapping[tuple[str, str], dict[str, Any]],
 ) -> Found:
-    found = Found()
+    found = Found(alive={partition: meta for partition, meta in metas.items() if meta.state == "alive"})
     for partition, ids in wanted.items():
         for tool_id in ids:
             item = items.get((partition, tool_key(tool_id)))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bridge.conversation import Conversation
     from bridge.exchange import Record
     from bridge.ports import ConversationStore
+    from bridge.state.records import Liveness
 
 SAVE_SECONDS = 5.0
 _WHY = {
@@ -47,6 +48,7 @@ class ToolMemory:
     principal: str
     family: str
     record: Record
+    _known: dict[str, Liveness] = field(default_factory=dict)
 
     async def recall(self, request: Request) -> Request:
         """The request with trimmed calls put back and provider data attached; BridgeError if a call is lost."""
@@ -72,12 +74,14 @@ class ToolMemory:
             return Found()
         self.record.store_reads += 1
         try:
-            return await self.store.load(wanted)
+            found = await self.store.load(wanted)
         except BridgeError:
             if orphans:
                 raise
             self.record.state_failures += 1  # only data to replay is missing: the provider can do without
             return Found()
+        self._known.update(found.alive)
+        return found
 
     def _with_replays(self, request: Request, records: Mapping[str, ToolRecord]) -> Request:
         replays = {
@@ -89,6 +93,15 @@ class ToolMemory:
             return request
         self.record.replayed_calls += len(replays)
         return _attach(request, replays)
+
+    async def save(self, token: str, records: list[ToolRecord]) -> None:
+        """Keep calls of a conversation; what cannot be kept is counted, the answer goes on (FR5.4)."""
+        partition = partition_key(self.principal, token)
+        self.record.store_writes += 1
+        try:
+            self.record.conflicts += await self.store.save(partition, records, self._known.get(partition))
+        except BridgeError:
+            self.record.state_failures += 1
 
     def keeper(self, conversation: Conversation) -> ToolKeeper:
         """Keeps the calls of one answer."""
@@ -165,15 +178,9 @@ class ToolKeeper:
 
     async def _save_all(self) -> None:
         """Calls that become complete while others are being saved go together."""
-        report = self.memory.record
-        partition = partition_key(self.memory.principal, self.token)
         while self._unsaved:
             records, self._unsaved = self._unsaved, []
-            report.store_writes += 1
-            try:
-                report.conflicts += await self.memory.store.save(partition, records)
-            except BridgeError:
-                report.state_failures += 1
+            await self.memory.save(self.token, records)
 
 
 def _calls(request: Request) -> list[ToolUse]:

@@ -33,14 +33,6 @@ class ToolRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a look into the store brought: records by id, and for the others why there is none."""
-
-    records: dict[str, ToolRecord] = field(default_factory=dict)
-    absent: dict[str, Absence] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Liveness:
     """What META says of a conversation at a moment."""
 
@@ -55,3 +47,13 @@ class Liveness:
         if item_epoch is None:
             return "unknown"
         return None if item_epoch == self.epoch else "expired"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a look into the store brought: records by id, and for the others why there is none."""
+
+    records: dict[str, ToolRecord] = field(default_factory=dict)
+    absent: dict[str, Absence] = field(default_factory=dict)
+    alive: dict[str, Liveness] = field(default_factory=dict)
+    """META of the partitions that were looked into and are alive: who saves next need not ask for it again."""

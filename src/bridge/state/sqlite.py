@@ -30,7 +30,7 @@ class SqliteStore:
         await self._file.run(lambda connection: connection.execute("SELECT 1 FROM state LIMIT 1").fetchall())
         return f"SQLite file {self._file.path}"
 
-    async def save(self, partition: str, records: Sequence[ToolRecord]) -> int:
+    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:  # noqa: ARG002
         return await self._file.run(self._save, partition, records)
 
     async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
