@@ -85,6 +85,8 @@ class SqliteStore:
                 else:
                     found.absent[tool_id] = absence
             self._touch(db, partition, meta)
+            if meta.state == "alive":
+                found.alive[partition] = meta
         return found
 
     def _liveness(self, db: sqlite3.Connection, partition: str) -> Liveness:
