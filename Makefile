@@ -40,6 +40,7 @@ lint: .venv/.ready ## Format, lint and strict types, without tests
 	.venv/bin/ruff format --no-cache --check .
 	.venv/bin/ruff check --no-cache .
 	.venv/bin/mypy
+	.venv/bin/mypy --strict bench
 
 .PHONY: check
 check: lint test ## What has to pass before a commit
