@@ -113,7 +113,7 @@ class Bridge:
         call.record.conversation_id = talk.id
         target = _target(call, route, talk)
         memory = ToolMemory(self.store, call.principal, target.family, call.record)
-        request = await memory.recall(request)
+        request = await memory.recall(request, talk)
         ask_for_stream = request.stream and self.stream_upstream
         reply, rendered = await self._ask(call, route.provider, replace(request, stream=ask_for_stream), target)
         call.record.losses = rendered.losses

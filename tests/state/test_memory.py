@@ -204,6 +204,29 @@ def test_gemini_gets_its_signatures_back_and_nobody_else_does(
 
 
 @pytest.mark.req("S1", "S4")
+@pytest.mark.parametrize("stream", [True, False])
+def test_gemini_gets_the_signature_of_a_plain_answer_back(
+    bridge: str, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "TEXT-SIG"}}}
+    deltas = [{"content": "Hello "}, {"content": "there."}, {"content": ""} | signed]
+    chunks: list[Any] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    message = {"role": "assistant", "content": "Hello there."} | signed
+    upstream.script = [
+        {"when": {"stream": True}, "reply": {"sse": [*chunks, "[DONE]"]}},
+        {"reply": {"json": {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}}},
+    ]
+    talk: dict[str, Any] = {"headers": {"x-conversation-id": "plain-talk"}}
+    ask(bridge, HI, model="gemini/gemini-3-pro", stream=stream, **talk)
+    said = {"role": "assistant", "content": [{"type": "text", "text": "Hello there."}]}
+    ask(bridge, HI, said, HI, model="gemini/gemini-3-pro", headers={"x-conversation-id": "plain-talk"})
+    assert upstream.received[-1].json["messages"][1] == {"role": "assistant", "content": "Hello there."} | signed
+    ask(bridge, HI, said, HI, model="openai/gpt-x", headers={"x-conversation-id": "plain-talk"})
+    assert "extra_content" not in upstream.received[-1].json["messages"][1]
+
+
+@pytest.mark.req("S1", "S4")
 def test_gemini_history_of_others_carries_the_documented_bypass(bridge: str, upstream: ScriptedUpstream) -> None:
     script(upstream)
     call = first_call(ask(bridge, HI))

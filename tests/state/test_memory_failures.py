@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import pytest
 
+from bridge.conversation import Conversation
 from bridge.errors import BridgeError
 from bridge.exchange import Record
 from bridge.protocols.anthropic.request import parse_request
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from scripted.server import ScriptedUpstream
 
 TOKEN = conversation_token("talk")
+TALK = Conversation("talk", TOKEN)
 PLAIN, FLAGGED = (mint(TOKEN, bytes([number] * 8), has_data=bool(number)) for number in (0, 1))
 
 
@@ -56,7 +58,7 @@ def answer(tool_id: str) -> dict[str, Any]:
 def test_the_store_is_read_only_when_something_is_missing(tmp_path: Path, messages: list[Any], reads: int) -> None:
     record = Record()
     memory = ToolMemory(SqliteStore(SqliteFile(str(tmp_path / "s")), 60), "ann", "openai/gpt", record)
-    asyncio.run(memory.recall(request(*messages)))
+    asyncio.run(memory.recall(request(*messages), TALK))
     assert record.store_reads == reads
     assert (tmp_path / "s").exists() == bool(reads)
 
@@ -66,10 +68,10 @@ def test_a_store_that_is_down_stops_only_what_cannot_do_without(tmp_path: Path) 
     (tmp_path / "file").write_text("")
     record = Record()
     memory = ToolMemory(SqliteStore(SqliteFile(str(tmp_path / "file" / "s")), 60), "ann", "openai/gpt", record)
-    asyncio.run(memory.recall(request(*turn(FLAGGED))))
+    asyncio.run(memory.recall(request(*turn(FLAGGED)), TALK))
     assert record.state_failures == 1
     with pytest.raises(BridgeError) as refused:
-        asyncio.run(memory.recall(request(answer(PLAIN))))
+        asyncio.run(memory.recall(request(answer(PLAIN)), TALK))
     assert refused.value.status == 529
 
 

@@ -43,6 +43,17 @@ MediaSource: TypeAlias = Base64Source | UrlSource | FileSource
 
 
 @dataclass(frozen=True, slots=True)
+class Replay:
+    """What a provider gave with a tool call or a text and wants back with it; nobody else can read it.
+
+    `call` belongs to the call itself, `turn` to the assistant turn that the call or the text begins.
+    """
+
+    call: JsonObject | None = None
+    turn: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Citation:
     """Where a piece of an answer comes from."""
 
@@ -56,6 +67,7 @@ class Text:
     text: str
     cache: CacheMark | None = None
     citations: tuple[Citation, ...] = ()
+    replay: Replay | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +84,6 @@ class Document:
     title: str | None = None
     context: str | None = None
     cache: CacheMark | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """What a provider gave with a tool call and wants back with it; nobody else can read it.
-
-    `call` belongs to the call itself, `turn` to the assistant turn that the call begins.
-    """
-
-    call: JsonObject | None = None
-    turn: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class MessageEnd:
     sequence: str | None = None
     raw_reason: str | None = None
     turn_data: JsonObject | None = None
-    """What the provider wants back with the tool calls of this turn."""
+    """What the provider wants back with this turn: with its first tool call, else with its text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ def read_claim(tool_id: str) -> Claim | None:
     return Claim(minted[2], minted[1] == _FLAGGED) if minted else None
 
 
+def text_claim(text: str) -> str:
+    """Stands for an answer of plain text, which has no id of its own."""
+    return f"text_{sha256(text.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
 def random_token(random: bytes) -> str:
     """Random bytes, sixteen at most, as the 22 characters of a token."""
     return _base62(int.from_bytes(random), _CONVERSATION_CHARACTERS)

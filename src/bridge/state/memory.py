@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.content import Replay, ToolUse
-from bridge.canonical.events import BlockStop, InputDelta, MessageEnd, ToolUseStart
+from bridge.canonical.content import Replay, Text, ToolUse
+from bridge.canonical.events import BlockStop, InputDelta, MessageEnd, TextDelta, ToolUseStart
 from bridge.canonical.request import Turn
 from bridge.errors import BridgeError, invalid_request
-from bridge.state.claims import mint, read_claim
+from bridge.state.claims import mint, read_claim, text_claim
 from bridge.state.keys import partition_key
 from bridge.state.records import Found, ToolRecord
 from bridge.state.repair import orphan_results, restore_calls
@@ -50,11 +50,17 @@ class ToolMemory:
     record: Record
     _known: dict[str, Liveness] = field(default_factory=dict)
 
-    async def recall(self, request: Request) -> Request:
+    @property
+    def signs_texts(self) -> bool:
+        """Gemini signs plain answers too; no id carries their claim, so they are known by what they say."""
+        return self.family.startswith("gemini/")
+
+    async def recall(self, request: Request, conversation: Conversation) -> Request:
         """The request with trimmed calls put back and provider data attached; BridgeError if a call is lost."""
         orphans = orphan_results(request)
         flagged = [call.id for call in _calls(request) if (claim := read_claim(call.id)) and claim.has_data]
-        found = await self._find(orphans, flagged)
+        texts = [] if conversation.is_new or not self.signs_texts else signed_texts(request)
+        found = await self._find(orphans, flagged, {conversation.token: texts} if texts else {})
         for tool_id in orphans:
             if tool_id not in found.records:
                 why = _WHY[found.absent.get(tool_id, "unknown")]
@@ -64,8 +70,8 @@ class ToolMemory:
         self.record.repaired_calls += len(orphans)
         return self._with_replays(restore_calls(request, found.records), found.records)
 
-    async def _find(self, orphans: list[str], flagged: list[str]) -> Found:
-        wanted: dict[str, list[str]] = {}
+    async def _find(self, orphans: list[str], flagged: list[str], texts: Mapping[str, list[str]]) -> Found:
+        wanted = {partition_key(self.principal, token): list(ids) for token, ids in texts.items()}
         for tool_id in (*orphans, *flagged):
             claim = read_claim(tool_id)
             if claim is not None:
@@ -123,6 +129,7 @@ class ToolKeeper:
     _pieces: list[str] = field(default_factory=list)
     _begins_turn: bool = False
     _waiting: ToolRecord | None = None
+    _texts: list[str] = field(default_factory=list)
     _unsaved: list[ToolRecord] = field(default_factory=list)
     _saving: asyncio.Task[None] | None = None
 
@@ -140,6 +147,8 @@ class ToolKeeper:
         match event:
             case InputDelta(piece):
                 self._pieces.append(piece)
+            case TextDelta(piece) if self.memory.signs_texts:
+                self._texts.append(piece)
             case ToolUseStart():
                 return self._start(event)
             case BlockStop() if self._open is not None:
@@ -170,6 +179,9 @@ class ToolKeeper:
             call = _replay(self._waiting.data).call if self._waiting.data else None
             self._save(replace(self._waiting, data=_stored(Replay(call, end.turn_data))))
             self._waiting = None
+        elif end.turn_data and self._texts:
+            data = _stored(Replay(turn=end.turn_data))
+            self._save(ToolRecord(text_claim("".join(self._texts)), "", "", self.memory.family, data=data))
 
     def _save(self, record: ToolRecord) -> None:
         self._unsaved.append(record)
@@ -187,13 +199,25 @@ def _calls(request: Request) -> list[ToolUse]:
     return [block for turn in request.turns for block in turn.content if isinstance(block, ToolUse)]
 
 
+def signed_texts(request: Request) -> list[str]:
+    """Claims of the assistant's plain answers in a history: those that may have been signed."""
+    texts = [block for turn in request.turns if turn.role == "assistant" for block in turn.content]
+    return list(dict.fromkeys(text_claim(block.text) for block in texts if isinstance(block, Text) and block.text))
+
+
+def _claim_of(block: ToolUse | Text, turn: Turn) -> str:
+    if isinstance(block, ToolUse):
+        return block.id
+    return text_claim(block.text) if turn.role == "assistant" else ""
+
+
 def _attach(request: Request, replays: Mapping[str, Replay | None]) -> Request:
     turns = tuple(
         Turn(
             turn.role,
             tuple(
-                replace(block, replay=replays[block.id])
-                if isinstance(block, ToolUse) and block.id in replays
+                replace(block, replay=replays[claim])
+                if isinstance(block, ToolUse | Text) and (claim := _claim_of(block, turn)) in replays
                 else block
                 for block in turn.content
             ),

@@ -29,7 +29,7 @@ class ToolRecord:
     @classmethod
     def from_json(cls, tool_id: str, text: str) -> ToolRecord:
         kept = orjson.loads(text)
-        return cls(tool_id, kept["n"], kept.get("a", ""), kept.get("f", ""), kept.get("u", ""), kept.get("d"))
+        return cls(tool_id, kept.get("n", ""), kept.get("a", ""), kept.get("f", ""), kept.get("u", ""), kept.get("d"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,8 +79,10 @@ class MessageRenderer:
         seen: dict[str, int] = {}
         for block in blocks:
             match block:
-                case canonical.Text(text):
+                case canonical.Text(text, replay=replay):
                     texts.append(text)
+                    if replay and replay.turn:
+                        replayed |= replay.turn
                 case canonical.ToolUse():
                     calls.append(self._call(block, self._wire_id(block, seen), first=not calls))
                     if block.replay and block.replay.turn:
@@ -97,7 +99,7 @@ class MessageRenderer:
             return []
         message: JsonObject = {"role": "assistant", "content": text or None}
         if not calls:
-            return [message]
+            return [message | replayed]
         if self.traits.reasoning == "deepseek":  # refuses tool calls without the reasoning, be it empty
             replayed.setdefault("reasoning_content", "")
         return [message | {"tool_calls": calls} | replayed]

@@ -14,9 +14,17 @@ GEMINI_BYPASS: JsonObject = {"extra_content": {"google": {"thought_signature": "
 
 
 def call_data(call: WireObject) -> JsonObject | None:
-    """Gemini's thought signature, which sits on the call."""
+    """Gemini's thought signature, which sits on the call, or beside a text."""
     extra = call.get("extra_content")
     return {"extra_content": extra} if isinstance(extra, dict) and extra else None
+
+
+def has_signature(delta: WireObject) -> bool:
+    """True if Gemini signs a text: the signature sits beside it, often with the last, empty piece."""
+    match delta:
+        case {"extra_content": {"google": {"thought_signature": str()}}}:
+            return True
+    return False
 
 
 class TurnData:

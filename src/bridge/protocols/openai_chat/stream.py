@@ -29,12 +29,13 @@ from bridge.protocols.openai_chat.delta import (
 from bridge.protocols.openai_chat.errors import error_in_chunk, error_in_document, not_a_stream, says_nothing
 from bridge.protocols.openai_chat.finish import CUT_SHORT, FAILED_REASONS, stop_reason
 from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
-from bridge.protocols.openai_chat.replay import TurnData, call_data
+from bridge.protocols.openai_chat.replay import TurnData, call_data, has_signature
 from bridge.protocols.openai_chat.usage import parse_usage
 from bridge.sse import EventTooLargeError, SseParser
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
+    from bridge.canonical.json import JsonObject
     from bridge.canonical.reading import Reading
     from bridge.protocols.openai_chat.wire import WireObject
 
@@ -67,6 +68,7 @@ class ChatStreamDecoder:
         self._tags = ReasoningTags(reading.reasoning_tags) if reading.reasoning_tags else None
         self._head = b""
         self._turn_data = TurnData(keeps_text=reading.replays_reasoning_text)
+        self._text_data: JsonObject | None = None
         self._usage: Usage | None = None
         self._characters = 0
         self._finish: WireObject = {}
@@ -157,6 +159,8 @@ class ChatStreamDecoder:
         if reasoning:
             self._characters += len(reasoning)
             self._blocks.thinking(reasoning, out)
+        if "extra_content" in delta:
+            self._text_data = call_data(delta) if has_signature(delta) else self._text_data
         content = delta.get("content")
         if content:
             self._content(content, delta, out)
@@ -241,7 +245,7 @@ class ChatStreamDecoder:
             for kind, piece in self._tags.close():
                 self._say(kind, piece, out)
         self._blocks.finish(out)
-        data = self._turn_data.merged() if self._blocks.tools else None
+        data = self._turn_data.merged() if self._blocks.tools else self._text_data
         out.append(MessageEnd(reason, self._usage or self._estimated_usage(), sequence, raw_reason, data))
         self._state = _State.ENDED
 
