@@ -302,6 +302,15 @@ def test_data_that_the_provider_refuses_is_left_out_once(bridge: str, upstream: 
     assert len(upstream.received) == 2
 
 
+@pytest.mark.req("S1", "FR1.3")
+def test_a_history_that_shows_a_call_twice_is_read_once(bridge: str, upstream: ScriptedUpstream) -> None:
+    script(upstream, SIGNED)
+    call = first_call(ask(bridge, HI, model="gemini/gemini-3-pro"))
+    answer = ask(bridge, *history(call), *history(call), model="gemini/gemini-3-pro")
+    assert answer.status_code == 200
+    assert upstream.received[-1].body.count(b'"SIG"') == 2
+
+
 @pytest.mark.req("S6", "FR1.2")
 def test_ids_that_the_provider_repeats_never_collide(bridge: str, upstream: ScriptedUpstream) -> None:
     script(upstream, CALL | {"id": "call_0"})

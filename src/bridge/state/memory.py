@@ -72,7 +72,7 @@ class ToolMemory:
 
     async def _find(self, orphans: list[str], flagged: list[str], texts: Mapping[str, list[str]]) -> Found:
         wanted = {partition_key(self.principal, token): list(ids) for token, ids in texts.items()}
-        for tool_id in (*orphans, *flagged):
+        for tool_id in dict.fromkeys((*orphans, *flagged)):  # DynamoDB refuses a key that is asked for twice
             claim = read_claim(tool_id)
             if claim is not None:
                 wanted.setdefault(partition_key(self.principal, claim.token), []).append(tool_id)
@@ -116,7 +116,7 @@ class ToolMemory:
 
 def without_replays(request: Request) -> Request:
     """The request without any provider data, for a provider that refused it."""
-    return _attach(request, {call.id: None for call in _calls(request)})
+    return _attach(request, dict.fromkeys([*(call.id for call in _calls(request)), *signed_texts(request)]))
 
 
 @dataclass(slots=True)
