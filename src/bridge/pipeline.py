@@ -218,8 +218,8 @@ def _losses_header(losses: tuple[str, ...]) -> dict[str, str]:
     """What was lost, for whoever looks at the headers to find out."""
     if not losses:
         return {}
-    text = "; ".join(losses)[:MAX_LOSSES_HEADER]
-    return {"x-bridge-losses": text.encode("ascii", "replace").decode()}
+    text = "; ".join(losses)[:MAX_LOSSES_HEADER]  # names of fields are the client's words: only what a header may hold
+    return {"x-bridge-losses": "".join(letter if " " <= letter <= "~" else "?" for letter in text)}
 
 
 async def _read_and_close(reply: UpstreamReply, limit: int) -> bytes:

@@ -88,6 +88,17 @@ def test_losses_show_up_in_a_header(bridge_url: str, upstream: ScriptedUpstream)
     assert "x-bridge-losses" not in plain.headers
 
 
+@pytest.mark.req("C8")
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_field_name_cannot_write_headers(bridge_url: str, upstream: ScriptedUpstream, stream: bool) -> None:
+    upstream.script = [{"reply": {"chat": {"text": "Hello"}}}]
+    evil = {"x\r\nset-cookie: a=b\r\n\r\nbody": 1, "naïve": 2}
+    answer = httpx2.post(f"{bridge_url}/v1/messages", json=BODY | {"stream": stream} | evil)
+    assert answer.status_code == 200
+    assert "set-cookie" not in answer.headers
+    assert "x??set-cookie" in answer.headers["x-bridge-losses"]
+
+
 @pytest.mark.req("C11")
 def test_an_unexpected_failure_is_an_answer_and_not_a_leak(
     bridge_url: str, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
