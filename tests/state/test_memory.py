@@ -106,6 +106,15 @@ def test_a_tool_call_survives_a_trimmed_history_in_another_process(
     ]
 
 
+@pytest.mark.req("FR6.4", "FR5.3")
+def test_a_result_may_come_again(bridge: str, upstream: ScriptedUpstream) -> None:
+    """Clients retry and resend: a call is not forgotten because its result was seen once."""
+    script(upstream)
+    call = first_call(ask(bridge, HI))
+    for _ in range(3):
+        assert ask(bridge, result(call["id"])).status_code == 200
+
+
 @pytest.mark.req("S5")
 def test_only_the_calls_that_are_missing_are_put_back(bridge: str, upstream: ScriptedUpstream) -> None:
     script(upstream, CALL, {"name": "get_weather", "arguments": {"city": "Rome"}}, CALL)

@@ -18,6 +18,7 @@ from bridge.state.keys import partition_key
 from bridge.state.records import ToolRecord
 from bridge.state.sqlite import SqliteStore
 from bridge.state.sqlite_file import SqliteFile
+from bridge.state.table import create_table
 from dynamodb_local import CREDENTIALS
 
 if TYPE_CHECKING:
@@ -195,6 +196,23 @@ def test_nobody_reaches_anothers_state(store: ConversationStore, owners: list[tu
 
 def test_keys_of_different_owners_differ_although_their_texts_join_alike() -> None:
     assert partition_key("an", "nc1") != partition_key("ann", "c1")
+
+
+@pytest.mark.req("FR1.6", "NFR2")
+def test_a_write_does_not_grow_with_the_conversation(aws_environment: dict[str, str]) -> None:
+    name = f"state-{uuid4().hex}"
+    table = DynamoDbTable(name)
+    create_table(table.client, name)
+    store = DynamoDbStore(table, TTL)
+    run(store.save(A, [record(f"t{number:03}") for number in range(40)]))
+    items = table.client.query(
+        TableName=name, KeyConditionExpression="pk = :pk", ExpressionAttributeValues={":pk": {"S": A}}
+    )["Items"]
+    calls = [item for item in items if item["sk"]["S"].startswith("tool#")]
+    assert len(calls) == 40, "one item per call"
+    assert len({len(str(item)) for item in calls}) == 1, "the last is as large as the first"
+    assert all("expires_at" in item for item in items)
+    table.close()
 
 
 @pytest.mark.req("NFR4")
