@@ -26,7 +26,6 @@ class Record:
     wire_model: str = ""
     route_reason: str = ""
     upstream_status: int = 0
-    streamed_bytes: int = 0
     tool_call_count: int = 0
     stop_reason: str = ""
     usage: Usage | None = None

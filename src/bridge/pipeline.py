@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
-    from bridge.exchange import ClientCall
+    from bridge.exchange import ClientCall, Envelope
     from bridge.ports import ConversationStore, ThreadStore, Upstream, UpstreamReply
     from bridge.protocols.registry import ServerSide
     from bridge.providers import Provider
@@ -46,7 +46,6 @@ MAX_LOSSES_HEADER = 1024
 MAX_KEYS_TRIED = 2
 BYTES_PER_TOKEN = 4
 JSON = "application/json"
-_THREAD = b'"thread"'
 _REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking", re.I)
 _PASSED_BACK = frozenset({"content-type", "retry-after", "x-should-retry"})
 
@@ -65,19 +64,16 @@ class Bridge:
     async def answer(self, call: ClientCall) -> Answer:
         """Serve one request for an assistant turn."""
         envelope = read_envelope(call.body)
-        target = route(self.routing, envelope.model, _hints(call.headers))
-        call.record.provider, call.record.wire_model = target.provider.name, target.wire_model
-        call.record.route_reason = target.reason
+        target = self._route(call, envelope)
         async with until(call.deadline):
             if target.provider.protocol == call.protocol:
                 return await self._pass_through(call, target, envelope.model, target.provider.answer_path)
-            return await self._translate(call, target, envelope.model)
+            return await self._translate(call, target, envelope)
 
     async def count_tokens(self, call: ClientCall) -> Answer:
         """Count a request's input tokens: by Anthropic itself where it is the upstream, else by estimate."""
         envelope = read_envelope(call.body)
-        target = route(self.routing, envelope.model, _hints(call.headers))
-        call.record.provider, call.record.wire_model = target.provider.name, target.wire_model
+        target = self._route(call, envelope)
         if target.provider.protocol == "anthropic":
             async with until(call.deadline):
                 return await self._pass_through(call, target, envelope.model, "/messages/count_tokens")
@@ -87,19 +83,23 @@ class Bridge:
         counted = await asyncio.to_thread(lambda: estimate_request(parse_countable(call.body)))
         return Answer(200, {"content-type": JSON}, dumps({"input_tokens": counted}))
 
-    async def _translate(self, call: ClientCall, route: Route, model: str) -> Answer:
-        thread = await self._open_thread(call) if _THREAD in call.body else None
+    def _route(self, call: ClientCall, envelope: Envelope) -> Route:
+        target = route(self.routing, envelope.model, _hints(call.headers))
+        call.record.provider, call.record.wire_model = target.provider.name, target.wire_model
+        call.record.route_reason = target.reason
+        return target
+
+    async def _translate(self, call: ClientCall, target: Route, envelope: Envelope) -> Answer:
+        thread = await self._open_thread(call) if envelope.thread and call.protocol == "anthropic" else None
         try:
-            return await self._answer_turn(call, route, model, thread)
+            return await self._answer_turn(call, target, envelope.model, thread)
         except BaseException:
             if thread is not None:
                 await thread.give_up()
             raise
 
-    async def _open_thread(self, call: ClientCall) -> ThreadTurn | None:
-        """The turn of a message thread, if the request is one; to an Anthropic upstream threads pass untouched."""
-        if call.protocol != "anthropic" or not read_envelope(call.body).thread:
-            return None
+    async def _open_thread(self, call: ClientCall) -> ThreadTurn:
+        """The turn of a message thread; to an Anthropic upstream threads pass untouched."""
         from bridge.state.threads import open_turn, thread_error
 
         if self.threads is None:

@@ -27,11 +27,10 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never
 from zlib import crc32
 
 from bridge.canonical import content as canonical
+from bridge.canonical.declared import declared_tools
 from bridge.canonical.request import ServerTool, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from bridge.canonical.json import JsonValue
     from bridge.canonical.request import Request, Turn
 
@@ -252,7 +251,7 @@ def _block_tokens(block: canonical.Block) -> int:
         case canonical.RedactedThinking(data=data):
             return len(data) // _CIPHER_CHARS_PER_TOKEN
         case canonical.ToolChange(tool_name=name, definition=definition):
-            return _tool_tokens(definition) if definition else estimate_text(name)
+            return 0 if definition else estimate_text(name)  # a definition counts among the declared tools
         case canonical.ServerBlock(raw=raw):
             return _json_tokens(raw)
         case _:
@@ -283,19 +282,8 @@ def _tool_tokens(tool: Tool | ServerTool) -> int:
             assert_never(tool)
 
 
-def _declared(request: Request) -> Iterator[Tool | ServerTool]:
-    """The tools that the model sees: a deferred one only once the conversation named it."""
-    named = set(_named_tools(block for turn in request.turns for block in turn.content))
-    return (tool for tool in request.tools if isinstance(tool, ServerTool) or not tool.deferred or tool.name in named)
-
-
-def _named_tools(blocks: Iterable[canonical.Block]) -> Iterator[str]:
-    for block in blocks:
-        match block:
-            case canonical.ToolUse(name=name) | canonical.ToolChange("add", name):
-                yield name
-            case canonical.ToolResult(content=content):
-                yield from (part.tool_name for part in content if isinstance(part, canonical.ToolReference))
+def _declared(request: Request) -> list[Tool | ServerTool]:
+    return [*declared_tools(request), *(tool for tool in request.tools if isinstance(tool, ServerTool))]
 
 
 def _json_tokens(value: JsonValue) -> int:

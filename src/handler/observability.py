@@ -87,6 +87,8 @@ class Observer:
             "status": response.status,
             "provider": record.provider,
             "wire_model": record.wire_model,
+            "route_reason": record.route_reason,
+            "upstream_status": record.upstream_status,
             "latency_ms": _milliseconds(time.monotonic() - started),
             "ttft_ms": _milliseconds(response.first_byte_at - started) if response.first_byte_at else None,
             "streamed_bytes": response.sent_bytes,

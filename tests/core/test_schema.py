@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridge.protocols.openai_chat.schemas import SchemaDialect, adapt_schema, fits_strict
+from bridge.protocols.openai_chat.schemas import SchemaDialect, adapt_schema
 from bridge.protocols.openai_chat.schemas.gemini import MAX_DEPTH, MAX_LOSSES
 
 if TYPE_CHECKING:
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 
 DIALECTS = get_args(SchemaDialect)
 Schema = dict[str, Any]
+
+
+def fits_strict(schema: Schema) -> bool:
+    """A schema fits strict mode if saying it there loses nothing."""
+    return adapt_schema(schema, "strict")[1] == ()
+
 
 # The fields of Gemini's `Schema` message that one type may carry.
 GEMINI_ALWAYS = {"type", "title", "description", "nullable", "example"}

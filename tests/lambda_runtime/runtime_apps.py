@@ -207,6 +207,13 @@ async def hangs_early(_scope: Any, _receive: Any, _send: Any) -> None:
     await asyncio.sleep(3600)
 
 
+async def hangs_when_asked(scope: Any, _receive: Any, send: Any) -> None:
+    if scope["path"] == "/hang":
+        await asyncio.sleep(3600)
+    await send(START)
+    await send(body(b"awake", more=False))
+
+
 async def hangs_late(_scope: Any, _receive: Any, send: Any) -> None:
     await send(START)
     await send(body(b"part"))

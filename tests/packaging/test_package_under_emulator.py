@@ -63,6 +63,7 @@ def function(
 
 def test_every_endpoint_answers_its_event(function: Emulator, upstream: ScriptedUpstream) -> None:
     upstream.script = [
+        {"when": {"path": "*/models"}, "reply": {"json": {"data": [{"id": "gpt-x"}]}}},
         {"when": {"last_role": "tool"}, "reply": {"chat": {"text": "It is sunny."}}},
         {"reply": {"chat": {"text": "Hello from Lambda"}}},
     ]
@@ -75,6 +76,8 @@ def test_every_endpoint_answers_its_event(function: Emulator, upstream: Scripted
     assert chat.status == 200
     assert chat.headers["content-type"].startswith("text/event-stream")
     assert chat.body.endswith(b"data: [DONE]\n\n")
+    assert function.invoke(event("count-tokens")).json["input_tokens"] > 0
+    assert function.invoke(event("models")).json["data"][0]["id"] == "openai/gpt-x"
     bad = function.invoke(event("bad-json"))
     assert (bad.status, bad.json["error"]["type"]) == (400, "invalid_request_error")
     stranger = function.invoke(event("missing-auth"))

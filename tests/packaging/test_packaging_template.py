@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from handler.settings import setting_fields
+
 ROOT = Path(__file__).resolve().parents[2]
 SAM = ROOT / ".tools/sam/bin/sam"
 
@@ -130,3 +132,8 @@ def test_sam_validate_finds_nothing() -> None:
         [SAM, "validate", "--lint"], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_variable_of_the_function_is_a_setting(template: dict[str, Any]) -> None:
+    variables = properties(template, "BridgeFunction")["Environment"]["Variables"]
+    assert set(variables) - {"AWS_LAMBDA_EXEC_WRAPPER"} <= set(setting_fields())

@@ -5,57 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from bridge.canonical import content as canonical
-from bridge.canonical.request import ServerTool, Tool
+from bridge.canonical.declared import declared_tools
+from bridge.canonical.request import ServerTool
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import cache_mark
 from bridge.protocols.openai_chat.strictness import said_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from bridge.canonical.json import JsonObject, JsonValue
-    from bridge.canonical.request import Request, ToolChoice
+    from bridge.canonical.request import Request, Tool, ToolChoice
     from bridge.protocols.openai_chat.content import Losses
     from bridge.protocols.openai_chat.naming import Renaming
     from bridge.traits import Traits
-
-
-def declared_tools(request: Request) -> list[Tool]:
-    """The tools that the model may know now: deferred ones only once something referred to them."""
-    removed, wanted, added = _changes(request)
-    tools = [tool for tool in request.tools if isinstance(tool, Tool)]
-    known = {tool.name for tool in tools}
-    tools += [tool for tool in added if tool.name not in known]
-    return [tool for tool in tools if tool.name not in removed and (not tool.deferred or tool.name in wanted)]
-
-
-def _changes(request: Request) -> tuple[set[str], set[str], list[Tool]]:
-    removed: set[str] = set()
-    wanted: set[str] = {request.tool_choice.name} if request.tool_choice and request.tool_choice.name else set()
-    added: list[Tool] = []
-    for block in (block for turn in request.turns for block in turn.content):
-        match block:
-            case canonical.ToolResult(content=content):
-                wanted.update(part.tool_name for part in content if isinstance(part, canonical.ToolReference))
-            case canonical.ToolUse(name=name):
-                wanted.add(name)
-            case canonical.ToolChange("add", name, definition):
-                wanted.add(name)
-                removed.discard(name)
-                added += [definition] if definition else []
-            case canonical.ToolChange("remove", name):
-                removed.add(name)
-            case canonical.ServerBlock("tool_search_tool_result", raw):
-                wanted.update(_found_by_search(raw))
-    return removed, wanted, added
-
-
-def _found_by_search(raw: JsonObject) -> Iterable[str]:
-    match raw:
-        case {"content": {"tool_references": [*references]}}:
-            return [str(reference.get("tool_name")) for reference in references if isinstance(reference, dict)]
-    return ()
 
 
 @dataclass(frozen=True, slots=True)

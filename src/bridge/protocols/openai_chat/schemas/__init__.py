@@ -40,11 +40,6 @@ def adapt_schema(schema: JsonObject, dialect: SchemaDialect) -> Adapted:
     return _adapt_cached(key, dialect) if len(key) <= MAX_CACHED_BYTES else _adapt(schema, dialect)
 
 
-def fits_strict(schema: JsonObject) -> bool:
-    """Whether the strict dialect of the schema may be sent with `strict: true`."""
-    return not adapt_schema(schema, "strict")[1]
-
-
 @lru_cache(maxsize=CACHED_SCHEMAS)
 def _adapt_cached(schema: bytes, dialect: SchemaDialect) -> Adapted:
     """Clients send the same tools with every request."""
