@@ -6,12 +6,14 @@ import asyncio
 import random
 import re
 import secrets
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import orjson
 
 from bridge.canonical.fold import fold, unfold
+from bridge.canonical.head import AnswerHead
 from bridge.canonical.json import dumps
 from bridge.canonical.request import media_characters
 from bridge.canonical.target import Target
@@ -118,8 +120,9 @@ class Bridge:
         reply, rendered = await self._ask(call, route.provider, replace(request, stream=ask_for_stream), target)
         call.record.losses = rendered.losses
         headers = {"x-conversation-id": talk.id, **_losses_header(rendered.losses)}
-        message_id = thread.message_id if thread else f"msg_{secrets.token_hex(12)}"
-        encoder = client.stream_encoder(message_id, model)
+        answer_id = thread.message_id if thread else f"{client.id_prefix}{secrets.token_hex(12)}"
+        head = AnswerHead(answer_id, model, int(time.time()), request.echo)
+        encoder = client.stream_encoder(head)
         keeper = AnswerKeeper(memory.keeper(talk), thread, client.render_content)
         if ask_for_stream and not _is_whole(reply):
             decoder = server.stream_decoder(rendered.reading)
@@ -131,7 +134,7 @@ class Bridge:
             return Answer(200, {"content-type": EVENT_STREAM, **headers}, encoder.encode(events))
         if call.record.state_failures:
             headers["x-bridge-state"] = "not stored: results of these tool calls may not be understood later"
-        whole = client.render_response(fold(events), message_id, model)
+        whole = client.render_response(fold(events), head)
         return Answer(200, {"content-type": JSON, **headers}, dumps(whole))
 
     async def _ask(

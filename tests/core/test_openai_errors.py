@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bridge.protocols.anthropic.errors import render_error
-from bridge.protocols.openai_chat.errors import parse_error
-from bridge.protocols.openai_chat.errors import render_error as render_openai
+from bridge.protocols.openai_errors import parse_error
+from bridge.protocols.openai_errors import render_error as render_openai
 
 VLLM = (
     "This model's maximum context length is 8192 tokens. However, you requested 132000 tokens "

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bridge.canonical.events import MessageEnd, StreamFailed, ToolUseStart
 from bridge.canonical.fold import fold, unfold
+from bridge.canonical.head import AnswerHead
 from bridge.canonical.reading import Reading
 from bridge.errors import ErrorKind
 from bridge.protocols.anthropic.response import render_response
@@ -49,7 +50,7 @@ def decode_case(case: Path, *pieces: bytes) -> list[StreamEvent]:
 
 def told(message: Message) -> dict[str, Any]:
     """The message as an Anthropic client gets it, without the ids, which are the provider's here."""
-    body = json.loads(json.dumps(render_response(message, "msg_1", "m")))
+    body = json.loads(json.dumps(render_response(message, AnswerHead("msg_1", "m"))))
     for block in body["content"]:
         block.pop("id", None)
     return {key: body[key] for key in ("content", "stop_reason", "stop_sequence", "usage")}
@@ -96,7 +97,7 @@ def test_truncation_anywhere_ends_legally(case: Path) -> None:
     whole = decode_case(case)
     for cut in range(0, len(stream), 7):
         events = decode_case(case, stream[:cut])
-        encoded = MessagesStreamEncoder("msg_1", "m").encode(events)
+        encoded = MessagesStreamEncoder(AnswerHead("msg_1", "m")).encode(events)
         assert isinstance(events[-1], MessageEnd | StreamFailed)
         assert sum(isinstance(event, MessageEnd | StreamFailed) for event in events) == 1
         if isinstance(events[-1], MessageEnd):

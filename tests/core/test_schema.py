@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bridge.protocols.openai_chat.schemas import SchemaDialect, adapt_schema
-from bridge.protocols.openai_chat.schemas.gemini import MAX_DEPTH, MAX_LOSSES
+from bridge.schemas import SchemaDialect, adapt_schema
+from bridge.schemas.gemini import MAX_DEPTH, MAX_LOSSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

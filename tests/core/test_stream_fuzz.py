@@ -7,6 +7,7 @@ import random
 import pytest
 
 from bridge.canonical.events import MessageEnd, StreamFailed
+from bridge.canonical.head import AnswerHead
 from bridge.canonical.reading import Reading
 from bridge.protocols.anthropic.stream import MessagesStreamEncoder
 from bridge.protocols.openai_chat.stream import ChatStreamDecoder
@@ -61,5 +62,5 @@ def test_whatever_arrives_the_stream_ends_legally(seed: int) -> None:
         endings = [event for event in events if isinstance(event, MessageEnd | StreamFailed)]
         assert len(endings) == 1, stream
         assert events[-1] is endings[0]
-        encoded = MessagesStreamEncoder("msg_1", "m").encode(events)
+        encoded = MessagesStreamEncoder(AnswerHead("msg_1", "m")).encode(events)
         assert encoded.endswith(b"\n\n")

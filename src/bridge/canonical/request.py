@@ -60,9 +60,10 @@ class Reasoning:
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """The JSON schema that the answer has to follow."""
+    """The JSON schema that the answer has to follow; None: any JSON object will do."""
 
-    schema: JsonObject
+    schema: JsonObject | None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class Request:
     """Fields of the request without a place here; a renderer that cannot express one reports it as a loss."""
     unread: tuple[str, ...] = ()
     """Fields inside messages and tools without a place here, by name."""
+    echo: JsonObject = field(default_factory=dict)
+    """What the client's own protocol needs to shape its answer; renderers towards providers never look at it."""
 
 
 def media_characters(request: Request) -> int:

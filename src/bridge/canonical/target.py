@@ -13,6 +13,8 @@ class Target:
     api_root: str = ""
     cache_key: str | None = None
     """Names the conversation to the provider's prompt cache, without saying whose it is."""
+    marks_cache: bool = False
+    """Mark the prompt for caching where the client did not: its own protocol has no way to ask for it."""
 
     @property
     def family(self) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.canonical.fold import Message
+    from bridge.canonical.head import AnswerHead
     from bridge.canonical.json import JsonObject, JsonValue
     from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
 class ClientSide:
     """A protocol as clients speak it to the bridge."""
 
+    id_prefix: str
+    """What the ids of its answers begin with."""
     parse_request: Callable[[bytes], Request]
-    render_response: Callable[[Message, str, str], JsonObject]
+    render_response: Callable[[Message, AnswerHead], JsonObject]
     render_content: Callable[[Message], JsonValue]
-    stream_encoder: Callable[[str, str], StreamEncoder]
+    stream_encoder: Callable[[AnswerHead], StreamEncoder]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ def client(protocol: ProtocolName) -> ClientSide:
     from bridge.protocols.anthropic.response import render_content, render_response
     from bridge.protocols.anthropic.stream import MessagesStreamEncoder
 
-    return ClientSide(parse_request, render_response, render_content, MessagesStreamEncoder)
+    return ClientSide("msg_", parse_request, render_response, render_content, MessagesStreamEncoder)
 
 
 @cache
@@ -61,10 +64,10 @@ def server(protocol: ProtocolName) -> ServerSide:
     """The codec towards providers of a protocol."""
     if protocol != "openai_chat":
         raise invalid_request("only Anthropic clients can be served by Anthropic")
-    from bridge.protocols.openai_chat.errors import parse_error
     from bridge.protocols.openai_chat.request import render_request
     from bridge.protocols.openai_chat.response import parse_response
     from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+    from bridge.protocols.openai_errors import parse_error
 
     return ServerSide(render_request, parse_response, ChatStreamDecoder, parse_error)
 
@@ -76,7 +79,7 @@ def error_renderer(protocol: ProtocolName) -> Callable[[BridgeError], tuple[int,
         from bridge.protocols.anthropic.errors import render_error as anthropic
 
         return anthropic
-    from bridge.protocols.openai_chat.errors import render_error as openai
+    from bridge.protocols.openai_errors import render_error as openai
 
     return openai
 

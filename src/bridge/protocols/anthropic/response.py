@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from bridge.canonical.content import Citation
     from bridge.canonical.events import Usage
     from bridge.canonical.fold import AnswerBlock, Message
+    from bridge.canonical.head import AnswerHead
     from bridge.canonical.json import JsonObject, JsonValue
 
 
-def render_response(message: Message, message_id: str, model: str) -> JsonObject:
+def render_response(message: Message, head: AnswerHead) -> JsonObject:
     """The whole answer as Anthropic gives it."""
-    return render_envelope(message_id, model) | {
+    return render_envelope(head) | {
         "content": render_content(message),
         "stop_reason": message.end.reason,
         "stop_sequence": message.end.sequence,
@@ -28,13 +29,13 @@ def render_content(message: Message) -> JsonValue:
     return [render_block(block) for block in message.content]
 
 
-def render_envelope(message_id: str, model: str) -> JsonObject:
+def render_envelope(head: AnswerHead) -> JsonObject:
     """A message in which nothing has been said yet."""
     return {
-        "id": message_id,
+        "id": head.id,
         "type": "message",
         "role": "assistant",
-        "model": model,
+        "model": head.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,

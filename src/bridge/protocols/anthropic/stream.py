@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridge.canonical.events import StreamEvent
+    from bridge.canonical.head import AnswerHead
     from bridge.canonical.json import JsonObject
 
 
@@ -60,9 +61,8 @@ class LocalProtocolError(RuntimeError):
 class MessagesStreamEncoder:
     """Events in, bytes out; one object per stream."""
 
-    def __init__(self, message_id: str, model: str) -> None:
-        self._message_id = message_id
-        self._model = model
+    def __init__(self, head: AnswerHead) -> None:
+        self._head = head
         self._state = _State.START
         self._index = -1
 
@@ -100,7 +100,7 @@ class MessagesStreamEncoder:
     def _rare(self, event: StreamEvent) -> bytes:
         match event:
             case events.MessageStart(usage):
-                message = render_envelope(self._message_id, self._model) | {"usage": render_usage(usage)}
+                message = render_envelope(self._head) | {"usage": render_usage(usage)}
                 return _event({"type": "message_start", "message": message})
             case events.TextStart():
                 return self._block_start(render_block(Text("")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, assert_never
 
 import orjson
@@ -11,26 +10,11 @@ from bridge.canonical import content as canonical
 from bridge.errors import invalid_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.canonical.losses import Losses
     from bridge.traits import Traits
-
-MAX_SERVER_BLOCK_CHARACTERS = 20_000
-_ENCRYPTED = frozenset({"encrypted_content", "encrypted_index", "encrypted_stdout", "signature"})
-
-
-@dataclass(slots=True)
-class Losses:
-    """What could not be said, each once, in the order in which it was met."""
-
-    said: dict[str, None] = field(default_factory=dict)
-
-    def add(self, loss: str) -> None:
-        self.said[loss] = None
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.said)
 
 
 def text_part(text: str, cache: canonical.CacheMark | None, traits: Traits, losses: Losses) -> JsonObject:
@@ -94,33 +78,6 @@ def _text_document(
             parts += [image_part(part, traits), {"type": "text", "text": ""}]
     parts[-1]["text"] = f"{parts[-1].get('text', '')}\n</document>"
     return parts
-
-
-def server_block_text(block: canonical.ServerBlock) -> str:
-    """What a provider's own tool did, in words that another model can read."""
-    raw = block.raw
-    if block.type in ("server_tool_use", "mcp_tool_use"):
-        return f"[used {raw.get('name')}: {_compact(raw.get('input'))}]"
-    if block.type in ("fallback", "mcp_tool_listing"):
-        return ""
-    if block.type == "compaction":
-        return str(raw.get("content") or "")
-    if block.type == "container_upload":
-        raise invalid_request("container_upload: files in a container cannot be read by this upstream")
-    return f"[{block.type.removesuffix('_tool_result')} result: {_compact(raw.get('content'))}]"
-
-
-def _compact(value: JsonValue) -> str:
-    return orjson.dumps(_readable(value)).decode()[:MAX_SERVER_BLOCK_CHARACTERS]
-
-
-def _readable(value: JsonValue) -> JsonValue:
-    """Without what only the provider that wrote it can read."""
-    if isinstance(value, dict):
-        return {key: _readable(inner) for key, inner in value.items() if key not in _ENCRYPTED}
-    if isinstance(value, list):
-        return [_readable(inner) for inner in value]
-    return value
 
 
 def joined(parts: Sequence[JsonObject], separator: str = "\n\n") -> JsonValue:

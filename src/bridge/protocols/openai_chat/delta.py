@@ -64,3 +64,8 @@ def citations(delta: WireObject) -> Iterator[Citation]:
             case {"type": "url_citation", "url_citation": {"url": str(url), **rest}}:
                 title, cited = rest.get("title"), rest.get("content")
                 yield Citation(url, str(title) if title else None, str(cited or ""))
+
+
+def says_nothing(chunk: WireObject) -> bool:
+    """True for a chunk without choices that is no error either: usage alone, or a sign of life."""
+    return not chunk or bool(chunk.get("usage")) or chunk.get("type") == "ping"

@@ -7,36 +7,29 @@ then the user's own words and system turns, as they came. Neighbours of the same
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical import content as canonical
 from bridge.canonical.json import dumps
+from bridge.canonical.rounds import rounds
+from bridge.canonical.words import NO_RESULT, TOOL_ERROR, server_block_text, without_billing
 from bridge.errors import invalid_request
-from bridge.protocols.openai_chat.content import document_parts, image_part, joined, server_block_text, text_part
+from bridge.protocols.openai_chat.content import document_parts, image_part, joined, text_part
 from bridge.protocols.openai_chat.replay import GEMINI_BYPASS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.canonical.losses import Losses
+    from bridge.canonical.renaming import Renaming
     from bridge.canonical.request import Request, Turn
+    from bridge.canonical.rounds import Round
     from bridge.errors import BridgeError
-    from bridge.protocols.openai_chat.content import Losses
-    from bridge.protocols.openai_chat.naming import Renaming
     from bridge.traits import Traits
 
-TOOL_ERROR = "[tool error] "
-NO_RESULT = "[no result was recorded for this call]"
 SHOWN_BELOW = "[shown in the next message]"
-_BILLING_HEADER = "x-anthropic-billing-header:"
-
-
-@dataclass(slots=True)
-class _Round:
-    assistant: list[canonical.Block] = field(default_factory=list)
-    followers: list[Turn] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ class MessageRenderer:
 
     def render(self, request: Request) -> list[JsonValue]:
         messages = self._system(request.system)
-        for one_round in _rounds(request.turns):
+        for one_round in rounds(request.turns):
             messages += self._round(one_round)
         messages = _merged(messages)
         if not any(message["role"] != "system" for message in messages):
@@ -59,11 +52,11 @@ class MessageRenderer:
         return list(messages)
 
     def _system(self, blocks: Iterable[canonical.Text]) -> list[JsonObject]:
-        kept = [canonical.Text(text, block.cache) for block in blocks if (text := _without_billing(block.text))]
+        kept = [canonical.Text(text, block.cache) for block in blocks if (text := without_billing(block.text))]
         parts = [text_part(block.text, block.cache, self.traits, self.losses) for block in kept]
         return [{"role": "system", "content": joined(parts)}] if parts else []
 
-    def _round(self, one_round: _Round) -> list[JsonObject]:
+    def _round(self, one_round: Round) -> list[JsonObject]:
         messages = self._assistant(one_round.assistant)
         results, shown = self._results(one_round)
         messages += results
@@ -76,7 +69,6 @@ class MessageRenderer:
         texts: list[str] = []
         calls: list[JsonValue] = []
         replayed: JsonObject = {}
-        seen: dict[str, int] = {}
         for block in blocks:
             match block:
                 case canonical.Text(text, replay=replay):
@@ -84,7 +76,7 @@ class MessageRenderer:
                     if replay and replay.turn:
                         replayed |= replay.turn
                 case canonical.ToolUse():
-                    calls.append(self._call(block, self._wire_id(block, seen), first=not calls))
+                    calls.append(self._call(block, first=not calls))
                     if block.replay and block.replay.turn:
                         replayed |= block.replay.turn
                 case canonical.Thinking() | canonical.RedactedThinking():
@@ -104,52 +96,27 @@ class MessageRenderer:
             replayed.setdefault("reasoning_content", "")
         return [message | {"tool_calls": calls} | replayed]
 
-    def _wire_id(self, call: canonical.ToolUse, seen: dict[str, int]) -> str:
-        """The id of a call; one that repeats within a turn gets an id of its own."""
-        seen[call.id] = seen.get(call.id, 0) + 1
-        return self.ids(call.id if seen[call.id] == 1 else f"{call.id}#{seen[call.id]}")
-
-    def _call(self, block: canonical.ToolUse, wire_id: str, *, first: bool) -> JsonValue:
+    def _call(self, block: canonical.ToolUse, *, first: bool) -> JsonValue:
         function: JsonObject = {"name": self.names(block.name), "arguments": dumps(block.input).decode()}
-        call: JsonObject = {"id": wire_id, "type": "function", "function": function}
+        call: JsonObject = {"id": self.ids(block.id), "type": "function", "function": function}
         if block.replay and block.replay.call:
             return call | block.replay.call
         return call | GEMINI_BYPASS if first and self.traits.signs_calls else call
 
-    def _results(self, one_round: _Round) -> tuple[list[JsonObject], list[JsonObject]]:
+    def _results(self, one_round: Round) -> tuple[list[JsonObject], list[JsonObject]]:
         """One tool message per call, and user messages with what they show."""
-        found: dict[str, list[canonical.ToolResult]] = {}
-        for turn in one_round.followers:
-            for block in turn.content:
-                if isinstance(block, canonical.ToolResult):
-                    found.setdefault(block.tool_use_id, []).append(block)
         shown: list[JsonObject] = []
-        calls = [block for block in one_round.assistant if isinstance(block, canonical.ToolUse)]
-        repeats = Counter(call.id for call in calls)
-        seen: dict[str, int] = {}
-        messages: list[JsonObject] = []
-        for call in calls:
-            wire_id = self._wire_id(call, seen)
-            given = found.get(call.id, [])
-            if seen[call.id] < repeats[call.id]:  # the same id again later: one result each
-                given = given[:1]
-            found[call.id] = found.get(call.id, [])[len(given) :]
-            messages.append(self._tool_message(call, wire_id, given, shown))
-        for tool_use_id in found.keys() - repeats.keys():
-            raise invalid_request(
-                f"messages: tool_result for {tool_use_id!r}: the turn before it has no tool_use with this id"
-            )
-        return messages, shown
+        return [self._tool_message(call, one_round.results[call.id], shown) for call in one_round.calls], shown
 
     def _tool_message(
-        self, call: canonical.ToolUse, wire_id: str, results: list[canonical.ToolResult], shown: list[JsonObject]
+        self, call: canonical.ToolUse, results: list[canonical.ToolResult], shown: list[JsonObject]
     ) -> JsonObject:
         if not results:
             self.losses.add("tool_use without a result: a neutral result stands in")
         texts = [self._result_text(call, result, shown) for result in results] or [NO_RESULT]
         cache = next((result.cache for result in results if result.cache), None)
         part = text_part("\n".join(texts), cache, self.traits, self.losses)
-        return {"role": "tool", "tool_call_id": wire_id, "content": joined([part])}
+        return {"role": "tool", "tool_call_id": self.ids(call.id), "content": joined([part])}
 
     def _result_text(self, call: canonical.ToolUse, result: canonical.ToolResult, shown: list[JsonObject]) -> str:
         texts: list[str] = []
@@ -217,18 +184,6 @@ class MessageRenderer:
             last[self.traits.prefill_flag] = True
 
 
-def _rounds(turns: Iterable[Turn]) -> list[_Round]:
-    rounds = [_Round()]
-    for turn in turns:
-        if turn.role != "assistant":
-            rounds[-1].followers.append(turn)
-            continue
-        if rounds[-1].followers:
-            rounds.append(_Round())
-        rounds[-1].assistant += turn.content
-    return rounds
-
-
 def _merged(messages: list[JsonObject]) -> list[JsonObject]:
     """Neighbouring user messages as one; text alone becomes a string."""
     merged: list[JsonObject] = []
@@ -242,13 +197,6 @@ def _merged(messages: list[JsonObject]) -> list[JsonObject]:
         if isinstance(message["content"], list):
             message["content"] = joined(message["content"])  # type: ignore[arg-type]
     return merged
-
-
-def _without_billing(text: str) -> str:
-    """The client's billing line changes with every request and would defeat the provider's prompt cache (R2)."""
-    if not text.startswith(_BILLING_HEADER):
-        return text
-    return text.partition("\n")[2].lstrip("\n")
 
 
 def _misplaced(block: object, place: str) -> BridgeError:

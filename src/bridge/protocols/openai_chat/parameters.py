@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from bridge.canonical.effort import is_wanted, level_of, nearest_effort
 from bridge.errors import invalid_request
-from bridge.protocols.openai_chat.strictness import said_schema
+from bridge.schemas.said import said_schema
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.canonical.losses import Losses
     from bridge.canonical.request import Reasoning, Request
-    from bridge.protocols.openai_chat.content import Losses
     from bridge.traits import Traits
 
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-_BUDGETS = ((1024, "minimal"), (4096, "low"), (16384, "medium"))
 MAX_USER_CHARACTERS = 64
 
 
@@ -86,17 +85,17 @@ class ParameterRenderer:
             case "effort" | "gemini":
                 self._effort(reasoning, body, has_tools)
             case "none":
-                if _is_wanted(reasoning):
+                if is_wanted(reasoning):
                     self.losses.add("thinking: this model does not reason on request")
 
     def _effort(self, reasoning: Reasoning, body: JsonObject, has_tools: bool) -> None:
-        level = _level(reasoning)
+        level = level_of(reasoning)
         if has_tools and self.traits.tools_with_reasoning == "never":
             raise invalid_request(
                 "tools: OpenAI serves this model with tools only on its Responses API; choose another model"
             )
         if has_tools and self.traits.tools_with_reasoning == "none_only":
-            if _is_wanted(reasoning):
+            if is_wanted(reasoning):
                 self.losses.add("thinking: OpenAI refuses reasoning together with tools on chat completions")
             body["reasoning_effort"] = "none"
         elif level == "none":
@@ -108,17 +107,13 @@ class ParameterRenderer:
             body["reasoning_effort"] = self._nearest(level)
 
     def _nearest(self, level: str) -> str:
-        """The accepted effort that is closest, rather lower than higher."""
-        if level in self.traits.efforts:
-            return level
-        rank = _EFFORTS.index(level)
-        accepted = [effort for effort in self.traits.efforts if effort != "none"]
-        nearest = min(accepted, key=lambda effort: (abs(_EFFORTS.index(effort) - rank), _EFFORTS.index(effort)))
-        self.losses.add(f"effort: {level} becomes {nearest}, the nearest this model takes")
+        nearest = nearest_effort(level, self.traits.efforts)
+        if nearest != level:
+            self.losses.add(f"effort: {level} becomes {nearest}, the nearest this model takes")
         return nearest
 
     def _deepseek(self, request: Request, body: JsonObject) -> None:
-        level = _level(request.reasoning)
+        level = level_of(request.reasoning)
         choice = request.tool_choice
         if choice is not None and choice.mode in ("any", "tool"):
             if level not in (None, "none"):
@@ -132,8 +127,12 @@ class ParameterRenderer:
     def _format(self, request: Request, body: JsonObject) -> None:
         if request.output_format is None:
             return
-        schema, strict = said_schema(request.output_format.schema, self.traits, self.losses, wants_strict=True)
-        json_schema: JsonObject = {"name": "output", "schema": schema}
+        wanted = request.output_format
+        if wanted.schema is None:
+            body["response_format"] = {"type": "json_object"}
+            return
+        schema, strict = said_schema(wanted.schema, self.traits, self.losses, wants_strict=True)
+        json_schema: JsonObject = {"name": wanted.name or "output", "schema": schema}
         if strict:
             json_schema["strict"] = True
         body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
@@ -152,21 +151,6 @@ class ParameterRenderer:
 def _bounded_user(user_id: str) -> str:
     """Clients put whole JSON objects here: what is too long becomes a digest, the same for the same user."""
     return user_id if len(user_id) <= MAX_USER_CHARACTERS else sha256(user_id.encode()).hexdigest()
-
-
-def _is_wanted(reasoning: Reasoning) -> bool:
-    return reasoning.enabled is True or _level(reasoning) not in (None, "none")
-
-
-def _level(reasoning: Reasoning) -> str | None:
-    """How much thinking is asked for, on one scale; None when nothing was said."""
-    if reasoning.enabled is False:
-        return "none"
-    if reasoning.effort in _EFFORTS:
-        return reasoning.effort
-    if reasoning.budget_tokens is not None:
-        return next((level for most, level in _BUDGETS if reasoning.budget_tokens <= most), "high")
-    return None
 
 
 def _openrouter_reasoning(reasoning: Reasoning) -> JsonObject:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridge.canonical.losses import Losses
 from bridge.canonical.reading import Reading, Rendered
-from bridge.protocols.openai_chat.content import Losses
 from bridge.protocols.openai_chat.messages import MessageRenderer
 from bridge.protocols.openai_chat.naming import tool_ids, tool_names
 from bridge.protocols.openai_chat.parameters import ParameterRenderer

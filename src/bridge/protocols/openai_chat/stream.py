@@ -24,13 +24,14 @@ from bridge.protocols.openai_chat.delta import (
     loads_leniently,
     parts_of,
     reasoning_text,
+    says_nothing,
     without_thought_tags,
 )
-from bridge.protocols.openai_chat.errors import error_in_chunk, error_in_document, not_a_stream, says_nothing
 from bridge.protocols.openai_chat.finish import CUT_SHORT, FAILED_REASONS, stop_reason
 from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
 from bridge.protocols.openai_chat.replay import TurnData, call_data, has_signature
 from bridge.protocols.openai_chat.usage import parse_usage
+from bridge.protocols.openai_errors import error_in_chunk, error_in_document, not_a_stream
 from bridge.sse import EventTooLargeError, SseParser
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from bridge.canonical.declared import declared_tools
 from bridge.canonical.request import ServerTool
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import cache_mark
-from bridge.protocols.openai_chat.strictness import said_schema
+from bridge.schemas.said import said_schema
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.canonical.losses import Losses
+    from bridge.canonical.renaming import Renaming
     from bridge.canonical.request import Request, Tool, ToolChoice
-    from bridge.protocols.openai_chat.content import Losses
-    from bridge.protocols.openai_chat.naming import Renaming
     from bridge.traits import Traits
 
 

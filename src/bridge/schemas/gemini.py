@@ -10,9 +10,9 @@ import json
 import math
 from typing import TYPE_CHECKING, Final
 
-from bridge.protocols.openai_chat.schemas.flatten import Flattener, Place
-from bridge.protocols.openai_chat.schemas.keywords import ANNOTATIONS, HINTS, LOST, NEUTRAL, READ, SCALARS, SILENT
-from bridge.protocols.openai_chat.schemas.shapes import (
+from bridge.schemas.flatten import Flattener, Place
+from bridge.schemas.keywords import ANNOTATIONS, HINTS, LOST, NEUTRAL, READ, SCALARS, SILENT
+from bridge.schemas.shapes import (
     COMBINED,
     EMPTY_ROOT,
     TYPES,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from bridge.canonical.json import JsonObject, JsonValue
-    from bridge.protocols.openai_chat.schemas.shapes import Adapted
+    from bridge.schemas.shapes import Adapted
 
 MAX_DEPTH: Final = 64
 MAX_LOSSES: Final = 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bridge.protocols.openai_chat.schemas.keywords import LOST, READ, SILENT
-from bridge.protocols.openai_chat.schemas.shapes import (
+from bridge.schemas.keywords import LOST, READ, SILENT
+from bridge.schemas.shapes import (
     TYPES,
     as_list,
     as_object,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.canonical.json import JsonObject, JsonValue
-    from bridge.protocols.openai_chat.schemas.shapes import Adapted
+    from bridge.schemas.shapes import Adapted
 
 STRICT_LEVELS: Final = 5
 STRICT_PROPERTIES: Final = 5_000

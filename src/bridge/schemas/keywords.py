@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from bridge.protocols.openai_chat.schemas.shapes import COMBINED, is_count, is_scalar, is_text
+from bridge.schemas.shapes import COMBINED, is_count, is_scalar, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

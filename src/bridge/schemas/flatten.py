@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from bridge.protocols.openai_chat.schemas.keywords import ANNOTATIONS, READ
-from bridge.protocols.openai_chat.schemas.shapes import (
+from bridge.schemas.keywords import ANNOTATIONS, READ
+from bridge.schemas.shapes import (
     COMBINED,
     as_list,
     as_object,

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, assert_never
 
 import orjson
 
-from bridge.protocols.openai_chat.schemas.gemini import adapt_gemini
-from bridge.protocols.openai_chat.schemas.shapes import plain
-from bridge.protocols.openai_chat.schemas.strict import adapt_strict
+from bridge.schemas.gemini import adapt_gemini
+from bridge.schemas.shapes import plain
+from bridge.schemas.strict import adapt_strict
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
-    from bridge.protocols.openai_chat.schemas.shapes import Adapted
+    from bridge.schemas.shapes import Adapted
 
 SchemaDialect: TypeAlias = Literal["plain", "gemini", "strict"]
 

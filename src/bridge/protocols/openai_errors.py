@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bridge.errors import BridgeError, ErrorKind, broken_upstream, kind_for_status
-from bridge.protocols.openai_chat.overflow import context_overflow
+from bridge.protocols.openai_overflow import context_overflow
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
-    from bridge.protocols.openai_chat.wire import WireObject
 
 MAX_QUOTED_CHARACTERS = 500
 
@@ -75,11 +74,11 @@ def parse_error(status: int, body: bytes, provider: str, retry_after: str | None
     return _error(_STATUS.get(status, status), message, told, provider, details, retry_after)
 
 
-def error_in_chunk(chunk: WireObject, provider: str) -> BridgeError:
+def error_in_chunk(chunk: JsonObject, provider: str, expected: str = "a chat completion") -> BridgeError:
     """An error where an answer should be: inside a stream, or as the body of a 200."""
     error = _error_of(chunk)
     if error is None:
-        return broken_upstream("the answer does not have the shape of a chat completion", provider)
+        return broken_upstream(f"the answer does not have the shape of {expected}", provider)
     status = _status_in(error)
     message, details = _message_of(error)
     told = f"{provider}: {message or 'an error without explanation'}"
@@ -100,11 +99,6 @@ def error_in_document(body: bytes, provider: str) -> BridgeError:
 def not_a_stream(head: bytes) -> bool:
     """True if bytes that should be a stream begin like a JSON or HTML document."""
     return head.lstrip()[:1] in (b"{", b"[", b"<")
-
-
-def says_nothing(chunk: WireObject) -> bool:
-    """True for a chunk without choices that is no error either: usage alone, or a sign of life."""
-    return not chunk or bool(chunk.get("usage")) or chunk.get("type") == "ping"
 
 
 def _status_in(error: JsonValue) -> int:

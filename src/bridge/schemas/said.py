@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bridge.protocols.openai_chat.schemas import adapt_schema
+from bridge.schemas import adapt_schema
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
-    from bridge.protocols.openai_chat.content import Losses
+    from bridge.canonical.losses import Losses
     from bridge.traits import Traits
 
 
