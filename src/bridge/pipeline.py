@@ -79,7 +79,7 @@ class Bridge:
         if target.provider.protocol == "anthropic":
             async with until(call.deadline):
                 return await self._pass_through(call, target, envelope.model, "/messages/count_tokens")
-        from bridge.protocols.anthropic.request import parse_countable
+        from bridge.protocols.anthropic.parse_request import parse_countable
         from bridge.tokens import estimate_request
 
         counted = await asyncio.to_thread(lambda: estimate_request(parse_countable(call.body)))

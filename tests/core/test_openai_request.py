@@ -9,8 +9,8 @@ import pytest
 
 from bridge.canonical.target import Target
 from bridge.errors import BridgeError
-from bridge.protocols.anthropic.request import parse_request
-from bridge.protocols.openai_chat.request import render_request
+from bridge.protocols.anthropic.parse_request import parse_request
+from bridge.protocols.openai_chat.render_request import render_request
 
 if TYPE_CHECKING:
     from bridge.canonical.reading import Rendered

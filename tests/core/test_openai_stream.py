@@ -14,10 +14,10 @@ from bridge.canonical.fold import fold, unfold
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.reading import Reading
 from bridge.errors import ErrorKind
-from bridge.protocols.anthropic.response import render_response
-from bridge.protocols.anthropic.stream import MessagesStreamEncoder
-from bridge.protocols.openai_chat.response import parse_response
-from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+from bridge.protocols.anthropic.render_response import render_response
+from bridge.protocols.anthropic.stream_encoder import MessagesStreamEncoder
+from bridge.protocols.openai_chat.parse_response import parse_response
+from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from support import FIXTURES
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from bridge.canonical.events import MessageEnd, StreamFailed
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.reading import Reading
-from bridge.protocols.anthropic.stream import MessagesStreamEncoder
-from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+from bridge.protocols.anthropic.stream_encoder import MessagesStreamEncoder
+from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from support import FIXTURES
 
 STREAMS = [path.read_bytes() for path in sorted((FIXTURES / "openai_chat").glob("*/stream.sse"))]

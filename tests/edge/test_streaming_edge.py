@@ -116,7 +116,7 @@ def test_an_unexpected_failure_is_an_answer_and_not_a_leak(
 def test_an_unexpected_failure_in_a_stream_ends_it_with_an_error(
     bridge_url: str, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+    from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 
     def explode(*_: object) -> None:
         raise RuntimeError("internal detail")

@@ -12,7 +12,7 @@ import pytest
 from bridge.conversation import Conversation
 from bridge.errors import BridgeError
 from bridge.exchange import Record
-from bridge.protocols.anthropic.request import parse_request
+from bridge.protocols.anthropic.parse_request import parse_request
 from bridge.state.claims import conversation_token, mint
 from bridge.state.memory import ToolMemory
 from bridge.state.sqlite import SqliteStore

@@ -52,9 +52,9 @@ def client(protocol: ProtocolName) -> ClientSide:
     """The codec towards clients of a protocol."""
     if protocol != "anthropic":
         raise invalid_request("chat completions are only passed through to OpenAI-compatible providers")
-    from bridge.protocols.anthropic.request import parse_request
-    from bridge.protocols.anthropic.response import render_content, render_response
-    from bridge.protocols.anthropic.stream import MessagesStreamEncoder
+    from bridge.protocols.anthropic.parse_request import parse_request
+    from bridge.protocols.anthropic.render_response import render_content, render_response
+    from bridge.protocols.anthropic.stream_encoder import MessagesStreamEncoder
 
     return ClientSide("msg_", parse_request, render_response, render_content, MessagesStreamEncoder)
 
@@ -64,9 +64,9 @@ def server(protocol: ProtocolName) -> ServerSide:
     """The codec towards providers of a protocol."""
     if protocol != "openai_chat":
         raise invalid_request("only Anthropic clients can be served by Anthropic")
-    from bridge.protocols.openai_chat.request import render_request
-    from bridge.protocols.openai_chat.response import parse_response
-    from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+    from bridge.protocols.openai_chat.parse_response import parse_response
+    from bridge.protocols.openai_chat.render_request import render_request
+    from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
     from bridge.protocols.openai_errors import parse_error
 
     return ServerSide(render_request, parse_response, ChatStreamDecoder, parse_error)

@@ -9,7 +9,7 @@ import orjson
 from bridge.canonical.fold import fold
 from bridge.errors import broken_upstream
 from bridge.protocols.openai_chat.delta import loads_leniently
-from bridge.protocols.openai_chat.stream import ChatStreamDecoder
+from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent

@@ -17,7 +17,7 @@ import orjson
 from bridge.canonical import events
 from bridge.canonical.content import Text, Thinking, ToolUse
 from bridge.protocols.anthropic.errors import render_error
-from bridge.protocols.anthropic.response import render_block, render_citation, render_envelope, render_usage
+from bridge.protocols.anthropic.render_response import render_block, render_citation, render_envelope, render_usage
 from bridge.sse import encode_event
 
 if TYPE_CHECKING:
