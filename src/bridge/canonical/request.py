@@ -39,6 +39,8 @@ class ServerTool:
     type: str
     name: str
     options: JsonObject
+    optional: bool = False
+    """The client can do without it: where nobody can run it, it is left out and reported."""
 
 
 @dataclass(frozen=True, slots=True)
