@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from bridge.canonical.quoting import MAX_QUOTED_CHARACTERS, plain_text
 from bridge.errors import BridgeError, ErrorKind, broken_upstream, kind_for_status
 from bridge.protocols.openai_overflow import context_overflow
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
 
-MAX_QUOTED_CHARACTERS = 500
 
 # What a status of a provider becomes: 408 and 503 have no place in Anthropic's table.
 _STATUS = {408: 504, 422: 400, 503: 529}
@@ -21,7 +21,10 @@ _STATUS_BY_NAME = {
     "authentication_error": 401,
     "context_length_exceeded": 400,
     "insufficient_quota": 429,
+    "content_policy_violation": 400,
     "invalid_api_key": 401,
+    "invalid_prompt": 400,
+    "server_error": 500,
     "invalid_request_error": 400,
     "model_not_found": 404,
     "overloaded_error": 529,
@@ -69,7 +72,7 @@ def parse_error(status: int, body: bytes, provider: str, retry_after: str | None
     except orjson.JSONDecodeError:
         parsed = None
     error = _error_of(parsed)
-    message, details = _message_of(error) if error is not None else (_plain_text(body), None)
+    message, details = _message_of(error) if error is not None else (plain_text(body), None)
     told = f"{provider} answered {status}: {message or 'no further explanation'}"
     return _error(_STATUS.get(status, status), message, told, provider, details, retry_after)
 
@@ -93,12 +96,7 @@ def error_in_document(body: bytes, provider: str) -> BridgeError:
         parsed = None
     if isinstance(parsed, dict) and _error_of(parsed) is not None:
         return error_in_chunk(parsed, provider)
-    return broken_upstream(f"instead of a stream it sent {_plain_text(body)[:200]!r}", provider)
-
-
-def not_a_stream(head: bytes) -> bool:
-    """True if bytes that should be a stream begin like a JSON or HTML document."""
-    return head.lstrip()[:1] in (b"{", b"[", b"<")
+    return broken_upstream(f"instead of a stream it sent {plain_text(body)[:200]!r}", provider)
 
 
 def _status_in(error: JsonValue) -> int:
@@ -159,10 +157,3 @@ def _message_of(error: JsonValue) -> tuple[str, JsonValue]:
     if isinstance(metadata, dict) and metadata.get("raw"):  # what OpenRouter's provider said
         message = f"{message}: {metadata['raw']}"
     return str(message)[:MAX_QUOTED_CHARACTERS], details or None
-
-
-def _plain_text(body: bytes) -> str:
-    text = body[: MAX_QUOTED_CHARACTERS * 4].decode("utf-8", "replace").strip()
-    if text.startswith("<"):
-        return "an HTML page instead of an API answer; check the base URL"
-    return text[:MAX_QUOTED_CHARACTERS]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.errors import invalid_request
 from bridge.sse import encode_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from bridge.canonical.events import Usage
     from bridge.canonical.fold import Message
     from bridge.canonical.head import AnswerHead
     from bridge.canonical.json import JsonObject, JsonValue
@@ -50,8 +50,20 @@ class ServerSide:
 @cache
 def client(protocol: ProtocolName) -> ClientSide:
     """The codec towards clients of a protocol."""
-    if protocol != "anthropic":
-        raise invalid_request("chat completions are only passed through to OpenAI-compatible providers")
+    if protocol == "openai_chat":
+        from bridge.protocols.openai_chat.parse_request import parse_request as parse_chat
+        from bridge.protocols.openai_chat.render_response import render_content as render_chat_content
+        from bridge.protocols.openai_chat.render_response import render_response as render_chat
+        from bridge.protocols.openai_chat.stream_encoder import ChatStreamEncoder
+
+        return ClientSide("chatcmpl-", parse_chat, render_chat, render_chat_content, ChatStreamEncoder)
+    if protocol == "openai_responses":
+        from bridge.protocols.openai_responses.parse_request import parse_request as parse_responses
+        from bridge.protocols.openai_responses.render_response import render_content as render_items
+        from bridge.protocols.openai_responses.render_response import render_response as render_whole
+        from bridge.protocols.openai_responses.stream_encoder import ResponsesStreamEncoder
+
+        return ClientSide("resp_", parse_responses, render_whole, render_items, ResponsesStreamEncoder)
     from bridge.protocols.anthropic.parse_request import parse_request
     from bridge.protocols.anthropic.render_response import render_content, render_response
     from bridge.protocols.anthropic.stream_encoder import MessagesStreamEncoder
@@ -62,8 +74,20 @@ def client(protocol: ProtocolName) -> ClientSide:
 @cache
 def server(protocol: ProtocolName) -> ServerSide:
     """The codec towards providers of a protocol."""
-    if protocol != "openai_chat":
-        raise invalid_request("only Anthropic clients can be served by Anthropic")
+    if protocol == "anthropic":
+        from bridge.protocols.anthropic.errors import parse_error as parse_anthropic_error
+        from bridge.protocols.anthropic.parse_response import parse_response as parse_message
+        from bridge.protocols.anthropic.render_request import render_request as render_messages
+        from bridge.protocols.anthropic.stream_decoder import MessagesStreamDecoder
+
+        return ServerSide(render_messages, parse_message, MessagesStreamDecoder, parse_anthropic_error)
+    if protocol == "openai_responses":
+        from bridge.protocols.openai_errors import parse_error as parse_openai_error
+        from bridge.protocols.openai_responses.parse_response import parse_response as parse_whole
+        from bridge.protocols.openai_responses.render_request import render_request as render_responses
+        from bridge.protocols.openai_responses.stream_decoder import ResponsesStreamDecoder
+
+        return ServerSide(render_responses, parse_whole, ResponsesStreamDecoder, parse_openai_error)
     from bridge.protocols.openai_chat.parse_response import parse_response
     from bridge.protocols.openai_chat.render_request import render_request
     from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
@@ -80,6 +104,18 @@ def error_renderer(protocol: ProtocolName) -> Callable[[BridgeError], tuple[int,
 
         return anthropic
     from bridge.protocols.openai_errors import render_error as openai
+
+    return openai
+
+
+@cache
+def usage_of(protocol: ProtocolName) -> Callable[[JsonObject, Usage | None], Usage | None]:
+    """Reads the token counts of an answer, or of an event of its stream; what earlier events told is kept."""
+    if protocol == "anthropic":
+        from bridge.protocols.anthropic.usage import usage_in as anthropic
+
+        return anthropic
+    from bridge.protocols.openai_chat.usage import usage_in as openai
 
     return openai
 

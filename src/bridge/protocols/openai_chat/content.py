@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-import orjson
-
 from bridge.canonical import content as canonical
+from bridge.canonical.documents import written_out
 from bridge.errors import invalid_request
 
 if TYPE_CHECKING:
@@ -49,7 +48,10 @@ def document_parts(document: canonical.Document, traits: Traits) -> list[JsonObj
     """A document as text with its title around it, or as a file."""
     source = document.source
     if isinstance(source, tuple):
-        return _text_document(document, source, traits)
+        pieces = written_out(document, source)
+        return [
+            {"type": "text", "text": piece} if isinstance(piece, str) else image_part(piece, traits) for piece in pieces
+        ]
     filename = document.title or "document.pdf"
     match source:
         case canonical.Base64Source(media_type, data):
@@ -63,21 +65,6 @@ def document_parts(document: canonical.Document, traits: Traits) -> list[JsonObj
             assert_never(source)
     file: JsonObject = {"type": "file", "file": {"filename": filename, "file_data": file_data}}
     return [{"type": "text", "text": document.context}, file] if document.context else [file]
-
-
-def _text_document(
-    document: canonical.Document, source: Sequence[canonical.Text | canonical.Image], traits: Traits
-) -> list[JsonObject]:
-    title = f" title={orjson.dumps(document.title).decode()}" if document.title else ""
-    head = f"<document{title}>\n" + (f"{document.context}\n" if document.context else "")
-    parts: list[JsonObject] = [{"type": "text", "text": head}]
-    for part in source:
-        if isinstance(part, canonical.Text):
-            parts[-1]["text"] = f"{parts[-1].get('text', '')}{part.text}"
-        else:
-            parts += [image_part(part, traits), {"type": "text", "text": ""}]
-    parts[-1]["text"] = f"{parts[-1].get('text', '')}\n</document>"
-    return parts
 
 
 def joined(parts: Sequence[JsonObject], separator: str = "\n\n") -> JsonValue:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from bridge.canonical.content import Citation
@@ -10,18 +9,7 @@ from bridge.canonical.content import Citation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bridge.protocols.openai_chat.wire import WireObject
-
-
-def loads_leniently(data: bytes) -> WireObject | None:
-    """JSON with broken surrogates, which strict parsers refuse: the broken characters are replaced. Else None."""
-    try:
-        loaded = json.loads(data)
-        sound = json.dumps(loaded, ensure_ascii=False).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    except ValueError:
-        return None
-    parsed = json.loads(sound)
-    return parsed if isinstance(parsed, dict) else None
+    from bridge.canonical.json import WireObject
 
 
 def reasoning_text(delta: WireObject) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StopReason
-    from bridge.protocols.openai_chat.wire import WireObject
+    from bridge.canonical.json import WireObject
 
 FAILED_REASONS = frozenset({"error", "network_error", "insufficient_system_resource"})
 CUT_SHORT = frozenset({"max_tokens", "refusal", "model_context_window_exceeded"})

@@ -16,7 +16,7 @@ from bridge.canonical.rounds import rounds
 from bridge.canonical.words import NO_RESULT, TOOL_ERROR, server_block_text, without_billing
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import document_parts, image_part, joined, text_part
-from bridge.protocols.openai_chat.replay import GEMINI_BYPASS
+from bridge.protocols.openai_chat.replay import GEMINI_BYPASS, call_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,8 +99,8 @@ class MessageRenderer:
     def _call(self, block: canonical.ToolUse, *, first: bool) -> JsonValue:
         function: JsonObject = {"name": self.names(block.name), "arguments": dumps(block.input).decode()}
         call: JsonObject = {"id": self.ids(block.id), "type": "function", "function": function}
-        if block.replay and block.replay.call:
-            return call | block.replay.call
+        if block.replay and (signed := call_data(block.replay.call or {})):
+            return call | signed
         return call | GEMINI_BYPASS if first and self.traits.signs_calls else call
 
     def _results(self, one_round: Round) -> tuple[list[JsonObject], list[JsonObject]]:

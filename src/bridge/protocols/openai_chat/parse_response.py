@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import orjson
-
 from bridge.canonical.fold import fold
+from bridge.canonical.json import load_object
 from bridge.errors import broken_upstream
-from bridge.protocols.openai_chat.delta import loads_leniently
 from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
+    from bridge.canonical.json import WireObject
     from bridge.canonical.reading import Reading
-    from bridge.protocols.openai_chat.wire import WireObject
 
 
 def parse_response(body: bytes, reading: Reading) -> Message:
     """The message that a chat completion holds."""
     try:
-        completion = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        completion = loads_leniently(body)
+        completion = load_object(body)
+    except TypeError:
+        raise broken_upstream("the answer is not a chat completion", reading.provider) from None
     if completion is None:
         raise broken_upstream("the answer is not JSON; check the base URL", reading.provider)
-    if not isinstance(completion, dict):
-        raise broken_upstream("the answer is not a chat completion", reading.provider)
     decoder = ChatStreamDecoder(reading)
     events: list[StreamEvent] = []
     decoder.feed_chunk(_as_chunk(completion), events)

@@ -9,7 +9,7 @@ from bridge.canonical.reading import Reading, Rendered
 from bridge.protocols.openai_chat.messages import MessageRenderer
 from bridge.protocols.openai_chat.naming import tool_ids, tool_names
 from bridge.protocols.openai_chat.parameters import ParameterRenderer
-from bridge.protocols.openai_chat.tools import ToolRenderer
+from bridge.protocols.openai_chat.tools import ChatToolRenderer
 from bridge.traits import traits_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def render_request(request: Request, target: Target) -> Rendered:
     traits = traits_of(target.provider, target.api_root, target.model)
     losses, names = Losses(), tool_names(traits)
     messages = MessageRenderer(traits, names, tool_ids(traits), losses).render(request)
-    tools = ToolRenderer(traits, names, losses).render(request)
+    tools = ChatToolRenderer(traits, names, losses).render(request)
     parameters = ParameterRenderer(traits, losses).render(request, has_tools=bool(tools))
     body: JsonObject = {"model": target.model, "messages": messages, **tools, **parameters}
     if traits.cache_key_field and target.cache_key:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bridge.canonical.json import JsonObject
-    from bridge.protocols.openai_chat.wire import WireObject
+    from bridge.canonical.json import JsonObject, WireObject
 
 MAX_DETAIL_CHARACTERS = 256 * 1024
 # Google's documented value for calls in a history that another model made.

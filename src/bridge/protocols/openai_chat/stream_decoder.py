@@ -16,12 +16,13 @@ import orjson
 
 from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, ToolUseStart, Usage
 from bridge.canonical.fold import parse_arguments
+from bridge.canonical.json import load_object
+from bridge.canonical.quoting import not_a_stream
 from bridge.canonical.sequencer import BlockSequencer, SequenceError, is_complete_object
 from bridge.errors import BridgeError, broken_upstream
 from bridge.protocols.openai_chat.delta import (
     citations,
     is_thought,
-    loads_leniently,
     parts_of,
     reasoning_text,
     says_nothing,
@@ -31,19 +32,19 @@ from bridge.protocols.openai_chat.finish import CUT_SHORT, FAILED_REASONS, stop_
 from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
 from bridge.protocols.openai_chat.replay import TurnData, call_data, has_signature
 from bridge.protocols.openai_chat.usage import parse_usage
-from bridge.protocols.openai_errors import error_in_chunk, error_in_document, not_a_stream
+from bridge.protocols.openai_errors import error_in_chunk, error_in_document
 from bridge.sse import EventTooLargeError, SseParser
 
 if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
-    from bridge.canonical.json import JsonObject
+    from bridge.canonical.json import JsonObject, WireObject
     from bridge.canonical.reading import Reading
-    from bridge.protocols.openai_chat.wire import WireObject
 
 CHARACTERS_PER_TOKEN = 4
 MAX_HEAD_BYTES = 4096
 LEGACY_CALL = -1
 UNNUMBERED = -2
+_WRONG_SHAPE = "a chunk of the stream does not have the shape of a chat completion"
 
 
 class _State(Enum):
@@ -108,7 +109,7 @@ class ChatStreamDecoder:
         except SequenceError as error:
             self._fail(self._broken(str(error)), out)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            self._fail(self._broken("a chunk of the stream does not have the shape of a chat completion"), out)
+            self._fail(self._broken(_WRONG_SHAPE), out)
 
     def _event(self, data: bytes, out: list[StreamEvent]) -> None:
         if self._state in _OVER or not data.strip():
@@ -117,13 +118,14 @@ class ChatStreamDecoder:
             self._end(out)
             return
         try:
-            chunk = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            chunk = loads_leniently(data)
+            chunk = load_object(data)
+        except TypeError:
+            self._fail(self._broken(_WRONG_SHAPE), out)
+            return
         if chunk is None:
             self._fail(self._broken("the stream holds something that is not JSON"), out)
-            return
-        self.feed_chunk(chunk, out)
+        else:
+            self.feed_chunk(chunk, out)
 
     def _chunk(self, chunk: WireObject, out: list[StreamEvent]) -> None:
         choices = chunk.get("choices")
@@ -239,7 +241,7 @@ class ChatStreamDecoder:
         reason, sequence = stop_reason(
             self._finish, self._reading.stop_sequences, has_tools=bool(self._blocks.tools), refused=self._refused
         )
-        if reason not in CUT_SHORT and (bad := self._malformed_call()):
+        if bad := self._malformed_call(cut_short=reason in CUT_SHORT):
             self._fail(self._broken(f"the arguments of the tool call {bad!r} are not a JSON object"), out)
             return
         if self._tags is not None:
@@ -254,10 +256,10 @@ class ChatStreamDecoder:
         output = max(1, self._characters // CHARACTERS_PER_TOKEN)
         return Usage(self._reading.estimated_input_tokens, output, estimated=True)
 
-    def _malformed_call(self) -> str | None:
+    def _malformed_call(self, *, cut_short: bool) -> str | None:
         for tool in self._blocks.tools:
             try:
-                parse_arguments(tool.arguments, partial=False)
+                parse_arguments(tool.arguments, partial=cut_short)
             except ValueError:
                 return tool.name
         return None

@@ -1,98 +1,31 @@
-"""Tools and tool choice -> function tools."""
+"""Function tools as chat completions say them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from bridge.canonical.declared import declared_tools
-from bridge.canonical.request import ServerTool
-from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import cache_mark
-from bridge.schemas.said import said_schema
+from bridge.protocols.openai_tools import ToolRenderer
 
 if TYPE_CHECKING:
-    from bridge.canonical.json import JsonObject, JsonValue
-    from bridge.canonical.losses import Losses
-    from bridge.canonical.renaming import Renaming
-    from bridge.canonical.request import Request, Tool, ToolChoice
-    from bridge.traits import Traits
+    from bridge.canonical.json import JsonObject
+    from bridge.canonical.request import Tool
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRenderer:
-    """Renders the tools of one request."""
+class ChatToolRenderer(ToolRenderer):
+    """The function stands inside the tool."""
 
-    traits: Traits
-    names: Renaming
-    losses: Losses
-
-    def render(self, request: Request) -> JsonObject:
-        _refuse_server_tools(request)
-        tools = declared_tools(request)
-        if not tools:
-            if request.tool_choice is not None and request.tool_choice.mode in ("any", "tool"):
-                raise invalid_request("tool_choice: a tool is demanded, but none is declared")
-            return {}
-        if self.traits.tool_limit is not None and len(tools) > self.traits.tool_limit:
-            raise invalid_request(f"tools: {len(tools)} of them; this upstream takes {self.traits.tool_limit} at most")
-        said: JsonObject = {"tools": [self._tool(tool) for tool in tools]}
-        if request.tool_choice is not None:
-            said |= self._choice(request.tool_choice, tools)
-        return said
-
-    def _tool(self, tool: Tool) -> JsonValue:
-        function: JsonObject = {"name": self.names(tool.name)}
+    def _function(self, name: str, tool: Tool, parameters: JsonObject, *, strict: bool) -> JsonObject:
+        function: JsonObject = {"name": name}
         if tool.description:
             function["description"] = tool.description
-        function["parameters"], strict = said_schema(
-            tool.input_schema, self.traits, self.losses, wants_strict=bool(tool.strict)
-        )
+        function["parameters"] = parameters
         if strict:
             function["strict"] = True
-        if tool.cache is not None and not self.traits.cache_control:
-            self.losses.add("cache_control: this upstream caches by itself or not at all")
-        rendered: JsonObject = {"type": "function", "function": function}
+        said: JsonObject = {"type": "function", "function": function}
         if tool.cache is not None and self.traits.cache_control:
-            rendered["cache_control"] = cache_mark(tool.cache)
-        return rendered
-
-    def _choice(self, choice: ToolChoice, tools: list[Tool]) -> JsonObject:
-        said: JsonObject = {"tool_choice": self._mode(choice, tools)}
-        if not choice.parallel:
-            if "parallel_tool_calls" in self.traits.unsupported:
-                self.losses.add("disable_parallel_tool_use: this upstream decides by itself")
-            else:
-                said["parallel_tool_calls"] = False
+            said["cache_control"] = cache_mark(tool.cache)
         return said
 
-    def _mode(self, choice: ToolChoice, tools: list[Tool]) -> JsonValue:
-        match choice.mode:
-            case "auto" | "none":
-                return choice.mode
-            case "any":
-                return "required"
-            case "tool":
-                if all(tool.name != choice.name for tool in tools):
-                    raise invalid_request(f"tool_choice.name: there is no tool {choice.name!r}")
-                return {"type": "function", "function": {"name": self.names(choice.name or "")}}
-            case _:
-                assert_never(choice.mode)
-
-
-_RUN_BY_CLIENTS = ("bash_", "text_editor_", "computer_", "memory_", "browser_toolset_")
-
-
-def _refuse_server_tools(request: Request) -> None:
-    found = sorted({tool.type for tool in request.tools if isinstance(tool, ServerTool)})
-    if not found:
-        return
-    if all(name.startswith(_RUN_BY_CLIENTS) for name in found):
-        raise invalid_request(
-            f"tools: {', '.join(found)}: only Claude knows these by their type. "
-            "Declare them as custom tools with an input_schema, or route the model to Anthropic."
-        )
-    raise invalid_request(
-        f"tools: {', '.join(found)}: Anthropic runs these itself, this upstream cannot. "
-        "Leave them out, or route the model to Anthropic."
-    )
+    def _chosen(self, name: str) -> JsonObject:
+        return {"type": "function", "function": {"name": name}}

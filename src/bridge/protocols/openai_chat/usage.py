@@ -29,6 +29,12 @@ def parse_usage(usage: JsonObject) -> Usage | None:
     )
 
 
+def usage_in(said: JsonObject, _known: Usage | None) -> Usage | None:
+    """The counts that a completion or a chunk tells of."""
+    usage = said.get("usage")
+    return parse_usage(usage) if isinstance(usage, dict) else None
+
+
 def _object(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
