@@ -44,7 +44,7 @@ MAX_SLOTS = 64
 
 _LAST_SECOND = 253_402_300_799
 # Anthropic gives 20 models unless asked for more; the others know no pages.
-_LIST_PATHS: dict[ProtocolName, str] = {"anthropic": "/models?limit=1000", "openai_chat": "/models"}
+_LIST_PATHS: dict[ProtocolName, str] = {"anthropic": "/models?limit=1000"}
 _DETAILS = ("lifecycle", "deprecated_at", "retires_at", "line", "max_input_tokens", "max_tokens", "capabilities")
 
 _SlotKey: TypeAlias = tuple[str, str, str]
@@ -132,7 +132,7 @@ class Catalog:
     async def _models(
         self, provider: Provider, credential: str | None, principal: str
     ) -> tuple[ModelEntry, ...] | None:
-        own = credential if self._takes_callers_key(provider) else None
+        own = credential if credential and self._takes_callers_key(provider) and provider.may_see(credential) else None
         slot = self._slot(
             (provider.name, principal, sha256(own.encode()).hexdigest()) if own else (provider.name, "", "")
         )
@@ -154,7 +154,7 @@ class Catalog:
         return slot
 
     async def _fetch(self, provider: Provider, key: str | None) -> tuple[ModelEntry, ...] | None:
-        url = provider.url(_LIST_PATHS[provider.protocol])
+        url = provider.url(_LIST_PATHS.get(provider.protocol, "/models"))
         call = UpstreamCall(provider.name, "GET", url, provider.call_headers(key, {}), None)
         try:
             async with asyncio.timeout(self._patience):

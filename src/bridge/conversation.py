@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
     from bridge.canonical.request import Request
 
-_SESSION_HEADERS = ("x-claude-code-session-id", "session_id", "conversation_id")
+_SESSION_HEADERS = (
+    "x-claude-code-session-id",
+    "session_id",
+    "session-id",
+    "x-session-id",
+    "conversation_id",
+)
 _SESSION_IN_USER_ID = re.compile(r'"session_id"\s*:\s*"([A-Za-z0-9_.:@-]{1,128})"|_session_([0-9a-f-]{36})$')
 _LEGAL = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 

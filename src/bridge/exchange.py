@@ -51,6 +51,8 @@ class ClientCall:
     credential: str | None = None
     deadline: float | None = None
     record: Record = field(default_factory=Record)
+    method: str = "POST"
+    query: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 import secrets
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import orjson
-
+from bridge.calling import JSON, MAX_ERROR_BYTES, read_and_close, without_keys
 from bridge.canonical.fold import fold, unfold
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.json import dumps
@@ -19,37 +17,36 @@ from bridge.canonical.request import media_characters
 from bridge.canonical.target import Target
 from bridge.conversation import cache_key, conversation
 from bridge.deadline import until
-from bridge.errors import BridgeError, invalid_request
+from bridge.errors import BridgeError, ErrorKind, invalid_request
 from bridge.exchange import Answer, read_envelope
-from bridge.ports import UpstreamCall
+from bridge.passing import MAX_ANSWER_BYTES, pass_through
 from bridge.protocols import registry
+from bridge.providers import ANSWER_PATHS
 from bridge.routing import RouteHints, route
+from bridge.splice import with_model
 from bridge.state.keeper import AnswerKeeper
 from bridge.state.memory import ToolMemory, without_replays
-from bridge.streams import EVENT_STREAM, Translation, relayed, streamed
+from bridge.streams import EVENT_STREAM, Translation, streamed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.calling import Caller
     from bridge.canonical.fold import Message
     from bridge.canonical.reading import Reading, Rendered
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
     from bridge.exchange import ClientCall, Envelope
-    from bridge.ports import ConversationStore, ThreadStore, Upstream, UpstreamReply
+    from bridge.ports import ConversationStore, ThreadStore, UpstreamReply
     from bridge.protocols.registry import ServerSide
-    from bridge.providers import Provider
+    from bridge.providers import ProtocolName, Provider
     from bridge.routing import Route, RoutingTable
     from bridge.state.threads import ThreadTurn
 
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
-MAX_ERROR_BYTES = 64 * 1024
 MAX_LOSSES_HEADER = 1024
-MAX_KEYS_TRIED = 2
 BYTES_PER_TOKEN = 4
-JSON = "application/json"
-_REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking", re.I)
-_PASSED_BACK = frozenset({"content-type", "retry-after", "x-should-retry"})
+_REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking|encrypted content|item with id", re.I)
+EMBEDDING_PROVIDERS = ("openai", "openrouter", "gemini")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +54,22 @@ class Bridge:
     """The pipeline with everything it needs."""
 
     routing: RoutingTable
-    upstream: Upstream
+    caller: Caller
     store: ConversationStore
     threads: ThreadStore | None = None
     """None where threads are switched off."""
     stream_upstream: bool = True
+    mark_prompts: bool = True
+    """Ask Claude to cache prompts of clients whose protocol has no words for it."""
 
     async def answer(self, call: ClientCall) -> Answer:
         """Serve one request for an assistant turn."""
         envelope = read_envelope(call.body)
         target = self._route(call, envelope)
+        protocol = target.provider.protocol_for(target.wire_model, call.protocol)
         async with until(call.deadline):
-            if target.provider.protocol == call.protocol:
-                return await self._pass_through(call, target, envelope.model, target.provider.answer_path)
+            if protocol == call.protocol:
+                return await self._pass_through(call, target, envelope.model, ANSWER_PATHS[protocol])
             return await self._translate(call, target, envelope)
 
     async def count_tokens(self, call: ClientCall) -> Answer:
@@ -84,6 +84,31 @@ class Bridge:
 
         counted = await asyncio.to_thread(lambda: estimate_request(parse_countable(call.body)))
         return Answer(200, {"content-type": JSON}, dumps({"input_tokens": counted}))
+
+    async def embed(self, call: ClientCall) -> Answer:
+        """Embeddings, at the providers that have them."""
+        envelope = read_envelope(call.body)
+        target = self._route(call, envelope)
+        if target.provider.name not in EMBEDDING_PROVIDERS:
+            raise invalid_request(
+                f"model: {target.provider.name} has no embeddings; name a model of {', '.join(EMBEDDING_PROVIDERS)}, "
+                "such as openai/text-embedding-3-small"
+            )
+        async with until(call.deadline):
+            return await self._pass_through(call, target, envelope.model, "/embeddings")
+
+    async def relay(self, call: ClientCall, path: str) -> Answer:
+        """A sub-resource of the Messages API, such as batches: only Anthropic itself has it."""
+        provider = self.routing.providers["anthropic"]
+        if self.routing.demo is not None or not (provider.configured or call.credential):
+            raise BridgeError(ErrorKind.NOT_FOUND, "this part of the Messages API is served by Anthropic alone")
+        call.record.provider = provider.name
+        async with until(call.deadline):
+            return await pass_through(self.caller, call, provider, path, call.body)
+
+    async def _pass_through(self, call: ClientCall, target: Route, model: str, path: str) -> Answer:
+        body = call.body if target.wire_model == model else with_model(call.body, target.wire_model)
+        return await pass_through(self.caller, call, target.provider, path, body)
 
     def _route(self, call: ClientCall, envelope: Envelope) -> Route:
         target = route(self.routing, envelope.model, _hints(call.headers))
@@ -109,15 +134,17 @@ class Bridge:
         return await open_turn(self.threads, call.principal, call.body)
 
     async def _answer_turn(self, call: ClientCall, route: Route, model: str, thread: ThreadTurn | None) -> Answer:
-        client, server = registry.client(call.protocol), registry.server(route.provider.protocol)
+        protocol = route.provider.protocol_for(route.wire_model, call.protocol)
+        client, server = registry.client(call.protocol), registry.server(protocol)
         request = client.parse_request(thread.body if thread else call.body)
         talk = conversation(call.headers, request)
         call.record.conversation_id = talk.id
-        target = _target(call, route, talk)
+        target = self._target(call, route, talk)
         memory = ToolMemory(self.store, call.principal, target.family, call.record)
         request = await memory.recall(request, talk)
         ask_for_stream = request.stream and self.stream_upstream
-        reply, rendered = await self._ask(call, route.provider, replace(request, stream=ask_for_stream), target)
+        asked = replace(request, stream=ask_for_stream)
+        reply, rendered = await self._ask(call, route.provider, protocol, asked, target)
         call.record.losses = rendered.losses
         headers = {"x-conversation-id": talk.id, **_losses_header(rendered.losses)}
         answer_id = thread.message_id if thread else f"{client.id_prefix}{secrets.token_hex(12)}"
@@ -137,79 +164,53 @@ class Bridge:
         whole = client.render_response(fold(events), head)
         return Answer(200, {"content-type": JSON, **headers}, dumps(whole))
 
+    def _target(self, call: ClientCall, route: Route, talk: Conversation) -> Target:
+        key = None if talk.is_new else cache_key(call.principal, talk.id)
+        marks = self.mark_prompts and call.protocol != "anthropic"
+        return Target(route.provider.name, route.wire_model, route.provider.api_root, key, marks)
+
     async def _ask(
-        self, call: ClientCall, provider: Provider, request: Request, target: Target
+        self, call: ClientCall, provider: Provider, protocol: ProtocolName, request: Request, target: Target
     ) -> tuple[UpstreamReply, Rendered]:
         """Send the request; where the provider refuses data of its own that was replayed, once more without it."""
-        server = registry.server(provider.protocol)
+        server = registry.server(protocol)
         rendered = server.render_request(request, target)
         body = dumps(rendered.body)
         estimated = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
         rendered = replace(rendered, reading=estimated)
-        reply = await self._send(call, provider, provider.answer_path, body)
+        reply = await self.caller.send(call, provider, ANSWER_PATHS[protocol], body)
         if reply.status < 300:
             return reply, rendered
-        refusal = await _refusal(reply, provider, call.credential)
-        if not (call.record.replayed_calls and refusal.status == 400 and _REFUSED_REPLAY.search(refusal.message)):
+        refusal = await _refusal(reply, server, provider, call.credential)
+        if not (call.record.replayed_calls and _refuses_replay(refusal)):
             raise refusal
         call.record.replayed_calls = 0
-        return await self._ask(call, provider, without_replays(request), target)
-
-    async def _pass_through(self, call: ClientCall, target: Route, model: str, path: str) -> Answer:
-        """Client and provider speak the same protocol: the bytes go through as they are."""
-        body = call.body
-        if target.wire_model != model:
-            body = dumps(orjson.loads(body) | {"model": target.wire_model})
-        reply = await self._send(call, target.provider, path, body)
-        headers = {"content-type": JSON} | {
-            name: value for name, value in reply.headers.items() if name in _PASSED_BACK or "ratelimit" in name
-        }
-        if not headers["content-type"].startswith("text/event-stream"):
-            return Answer(reply.status, headers, await _read_and_close(reply, MAX_ANSWER_BYTES))
-        return Answer(reply.status, headers, relayed(call, reply), registry.heartbeat(call.protocol))
-
-    async def _send(self, call: ClientCall, provider: Provider, path: str, body: bytes) -> UpstreamReply:
-        """Send a body; where the bridge holds several keys, one that is refused or used up is followed by another."""
-        keys: list[str | None] = [*random.sample(provider.keys, min(len(provider.keys), MAX_KEYS_TRIED))]
-        keys = keys or [call.credential]
-        for key in keys:
-            headers = {"content-type": JSON} | provider.call_headers(key, call.headers)
-            reply = await self.upstream.send(UpstreamCall(provider.name, "POST", provider.url(path), headers, body))
-            call.record.upstream_status = reply.status
-            if reply.status not in (401, 429) or key is keys[-1]:
-                break
-            await reply.aclose()
-        return reply
+        return await self._ask(call, provider, protocol, without_replays(request), target)
 
 
-async def _refusal(reply: UpstreamReply, provider: Provider, credential: str | None) -> BridgeError:
-    """The provider's refusal in the bridge's own terms; some providers quote the key they were shown."""
-    body = await _read_and_close(reply, MAX_ERROR_BYTES)
-    for key in (*provider.keys, credential):
-        if key:
-            body = body.replace(key.encode(), b"***")
-    parse_error = registry.server(provider.protocol).parse_error
-    return parse_error(reply.status, body, provider.name, reply.headers.get("retry-after"))
+async def _refusal(reply: UpstreamReply, server: ServerSide, provider: Provider, credential: str | None) -> BridgeError:
+    """The provider's refusal in the bridge's own terms."""
+    body = without_keys(await read_and_close(reply, MAX_ERROR_BYTES), provider, credential)
+    return server.parse_error(reply.status, body, provider.name, reply.headers.get("retry-after"))
 
 
 async def _whole_message(reply: UpstreamReply, server: ServerSide, reading: Reading) -> Message:
     """The answer that was not to be streamed; some servers stream it all the same."""
-    body = await _read_and_close(reply, MAX_ANSWER_BYTES)
+    body = await read_and_close(reply, MAX_ANSWER_BYTES)
     if not reply.headers.get("content-type", "").startswith("text/event-stream"):
         return server.parse_response(body, reading)
     decoder = server.stream_decoder(reading)
     return fold([*decoder.feed(body), *decoder.close()])
 
 
+def _refuses_replay(refusal: BridgeError) -> bool:
+    return refusal.status in (400, 404) and _REFUSED_REPLAY.search(refusal.message) is not None
+
+
 def _is_whole(reply: UpstreamReply) -> bool:
     """True if a provider that was asked for a stream sends a document, most often an error, instead."""
     content_type = reply.headers.get("content-type", "")
     return "json" in content_type or "html" in content_type
-
-
-def _target(call: ClientCall, route: Route, talk: Conversation) -> Target:
-    key = None if talk.is_new else cache_key(call.principal, talk.id)
-    return Target(route.provider.name, route.wire_model, route.provider.api_root, key)
 
 
 def _rough_tokens(body_size: int, request: Request) -> int:
@@ -223,13 +224,6 @@ def _losses_header(losses: tuple[str, ...]) -> dict[str, str]:
         return {}
     text = "; ".join(losses)[:MAX_LOSSES_HEADER]  # names of fields are the client's words: only what a header may hold
     return {"x-bridge-losses": "".join(letter if " " <= letter <= "~" else "?" for letter in text)}
-
-
-async def _read_and_close(reply: UpstreamReply, limit: int) -> bytes:
-    try:
-        return await reply.read(limit)
-    finally:
-        await reply.aclose()
 
 
 def _hints(headers: Mapping[str, str]) -> RouteHints:

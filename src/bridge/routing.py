@@ -11,14 +11,16 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from bridge.errors import invalid_request
+from bridge.providers import ANSWER_PATHS, PROTOCOL_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bridge.canonical.json import JsonObject
     from bridge.providers import Provider, ProviderName
 
 _PREFERENCE: tuple[ProviderName, ...] = ("anthropic", "openai", "openrouter", "gemini")
-_OPENAI_FAMILY = ("gpt-*", "o1*", "o3*", "o4*", "chatgpt-*")
+_OPENAI_FAMILY = ("gpt-*", "o1*", "o3*", "o4*", "chatgpt-*", "text-embedding-*")
 _TIERS = ("opus", "sonnet", "haiku")
 
 
@@ -58,6 +60,31 @@ def route(table: RoutingTable, model: str, hints: RouteHints | None = None) -> R
     model = hints.model or model
     found = _by_header(table, model, hints.provider) or _by_name(table, model)
     return Route(found.provider, hints.wire_model or found.wire_model, found.reason)
+
+
+def explain(table: RoutingTable, model: str, client: str | None, credential: str | None) -> JsonObject:
+    """Where a model would go and why, without a secret in it."""
+    if not model:
+        raise invalid_request("model: say which one, as in /v1/route?model=gpt-5")
+    speaks = next((name for name in PROTOCOL_NAMES if name == (client or "anthropic")), None)
+    if speaks is None:
+        raise invalid_request(f"client: takes one of {', '.join(PROTOCOL_NAMES)}")
+    found = route(table, model)
+    provider = found.provider
+    protocol = provider.protocol_for(found.wire_model, speaks)
+    key = "the bridge's" if provider.keys else "the client's" if credential and provider.may_see(credential) else None
+    return {
+        "model": model,
+        "provider": provider.name,
+        "wire_model": found.wire_model,
+        "reason": found.reason,
+        "client_protocol": speaks,
+        "upstream_protocol": protocol,
+        "translated": protocol != speaks,
+        "url": provider.url(ANSWER_PATHS[protocol]),
+        "configured": provider.configured,
+        "key": key,
+    }
 
 
 def _by_header(table: RoutingTable, model: str, provider: str | None) -> Route | None:

@@ -99,18 +99,3 @@ def _stream_body(
             await translation.keeper.give_up()
 
     return write_all
-
-
-def relayed(call: ClientCall, reply: UpstreamReply) -> StreamBody:
-    async def write_all(write: Write) -> None:
-        try:
-            async with until(call.deadline):
-                async for data in reply.chunks():
-                    await write(data)
-        except BridgeError as error:
-            call.record.error_kind = error.kind.name
-            await write(registry.encode_stream_error(call.protocol, error))
-        finally:
-            await reply.aclose()
-
-    return write_all

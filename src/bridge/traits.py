@@ -16,6 +16,8 @@ import orjson
 class Traits:
     """One model at one provider. The names are those of traits.json."""
 
+    api: Literal["chat", "responses"]
+    """What OpenAI serves this model best on: with tools the newest ones reason on Responses only."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"]
     max_output_tokens: int | None
     unsupported: frozenset[str]

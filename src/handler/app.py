@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bridge.providers import ProtocolName
     from handler.asgi import Receive, Scope, Send
     from handler.endpoints import Edge
+    from handler.live_edge import EdgeSource
 
 _CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log has the cause under the request id")
 
@@ -27,27 +28,27 @@ _CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log 
 class App:
     """One ASGI app for Lambda, uvicorn and whatever else speaks ASGI."""
 
-    def __init__(self, edge: Edge) -> None:
-        self._edge = edge
+    def __init__(self, source: EdgeSource) -> None:
+        self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._lifespan(scope, receive, send)
             return
-        request = HttpRequest.of(scope)
-        response = _Response(self._edge, request, send)
+        request, edge = HttpRequest.of(scope), self._source.current()
+        response = _Response(edge, request, send)
         if request.method == "OPTIONS":
             await response.whole(Answer(204, {}, b""))
             return
         record = Record()
-        with self._edge.observer.exchange(request, record, response):
+        with edge.observer.exchange(request, record, response):
             try:
-                answer = await self._answer(request, record, receive)
+                answer = await self._answer(edge, request, record, receive)
             except BridgeError as error:
                 record.error_kind = error.kind.name
                 answer = _error_answer(error, dialect_of(request), request.id)
             except Exception:  # noqa: BLE001  (whatever it is, the client gets an answer and the log the cause)
-                self._edge.observer.crashed(request)
+                edge.observer.crashed(request)
                 record.error_kind = "CRASH"
                 answer = _error_answer(_CRASH, dialect_of(request), request.id)
             await self._respond(request, response, answer, receive)
@@ -59,13 +60,19 @@ class App:
         try:
             await _until_client_leaves(response.streamed(answer, answer.body), receive)
         except Exception:  # noqa: BLE001  (the stream has said so already; here it is only logged)
-            self._edge.observer.crashed(request)
+            self._source.edge.observer.crashed(request)
             await response.finish()
 
-    async def _answer(self, request: HttpRequest, record: Record, receive: Receive) -> Answer:
+    async def _answer(self, edge: Edge, request: HttpRequest, record: Record, receive: Receive) -> Answer:
         endpoint = find_endpoint(request)
-        await read_request(request, receive, self._edge.max_body_bytes)
-        return await endpoint(self._edge, request, record)
+        await read_request(request, receive, edge.max_body_bytes)
+        try:
+            return await endpoint(edge, request, record)
+        except BridgeError as error:
+            newer = await self._source.newer() if error.kind is ErrorKind.AUTHENTICATION else None
+            if newer is None:
+                raise
+            return await endpoint(newer, request, record)
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
@@ -73,8 +80,8 @@ class App:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
-                await self._edge.bridge.upstream.aclose()
-                await self._edge.store.aclose()
+                await self._source.edge.bridge.caller.upstream.aclose()
+                await self._source.edge.store.aclose()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
@@ -102,6 +109,7 @@ class _Response:
         self.first_byte_at: float | None = None
         self._time = asyncio.get_running_loop().time
         self._spoke_at = 0.0
+        self._between_events = True
 
     async def whole(self, answer: Answer) -> None:
         body = answer.body if isinstance(answer.body, bytes) else b""
@@ -125,22 +133,25 @@ class _Response:
         loop, interval = asyncio.get_running_loop(), self._edge.heartbeat_seconds
         while heartbeat:
             silence = loop.time() - self._spoke_at
-            if silence >= interval:
+            if silence >= interval and self._between_events:
                 await self._body(heartbeat)
             else:
-                await asyncio.sleep(interval - silence)
+                await asyncio.sleep(max(interval - silence, interval / 10))
 
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status
         self.first_byte_at = self._spoke_at = self._time()
         headers = {"request-id": self._request.id, "x-content-type-options": "nosniff"}
         headers |= {**answer.headers, **extra, **self._cors()}
+        if headers["request-id"] != self._request.id:  # a provider's own, passed through
+            headers["x-bridge-request-id"] = self._request.id
         pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": answer.status, "headers": pairs})
 
     async def _body(self, data: bytes, more: bool = True) -> None:
         self.sent_bytes += len(data)
         self._spoke_at = self._time()
+        self._between_events = data.endswith(b"\n\n")
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _cors(self) -> dict[str, str]:

@@ -10,6 +10,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.providers import PROTOCOL_NAMES
+from bridge.routing import explain
+from handler.secrets import fetch, find_references
 from handler.settings import SettingsError, is_secret, load_settings, setting_fields
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     _load_dotenv(arguments.env_file)
     try:
-        settings = load_settings(os.environ)
+        settings = load_settings({**os.environ, **fetch(find_references(os.environ))})
         return int(arguments.run(arguments, settings) or 0)
     except SettingsError as error:
         print(f"bridge: {error}", file=sys.stderr)
@@ -60,6 +63,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     create.add_argument("--table", metavar="NAME", help="name of the table (default: STATE_TABLE)")
     create.set_defaults(run=_create_table)
+
+    route = commands.add_parser(
+        "route",
+        help="say where a model would go, and why",
+        description="Say which provider would answer for a model, under which name and in which protocol.",
+    )
+    route.add_argument("model", help="the model's name as a client would send it")
+    route.add_argument("--client", choices=PROTOCOL_NAMES, default="anthropic", help="the client's protocol")
+    route.set_defaults(run=_route)
 
     doctor = commands.add_parser(
         "doctor",
@@ -109,6 +121,12 @@ def _create_table(arguments: argparse.Namespace, settings: Settings) -> int:
         print(f"bridge: cannot create the table {name}: {error}", file=sys.stderr)
         return 1
     print(f"table {name} created" if created else f"table {name} is there already")
+    return 0
+
+
+def _route(arguments: argparse.Namespace, settings: Settings) -> int:
+    for name, value in explain(settings.routing(), arguments.model, arguments.client, None).items():
+        print(f"{name:18} {value}")
     return 0
 
 

@@ -12,6 +12,7 @@ import orjson
 from bridge.conversation import legal_conversation_id
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, ClientCall
+from bridge.routing import explain
 from bridge.state.claims import conversation_token
 from bridge.state.keys import partition_key
 from handler.auth import identify
@@ -63,6 +64,20 @@ async def chat_completions(edge: Edge, request: HttpRequest, record: Record) -> 
     return await edge.bridge.answer(_client_call(edge, request, record, "openai_chat"))
 
 
+async def embeddings(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    return await edge.bridge.embed(_client_call(edge, request, record, "openai_chat"))
+
+
+async def messages_resource(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    return await edge.bridge.relay(_client_call(edge, request, record, "anthropic"), f"/messages/{request.parameter}")
+
+
+async def explain_route(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
+    identity = identify(request.headers, edge.tokens)
+    query = dict(parse_qsl(request.query))
+    return _json(explain(edge.bridge.routing, query.get("model", ""), query.get("client"), identity.credential))
+
+
 async def list_models(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
     identity = identify(request.headers, edge.tokens)
     entries = await edge.catalog.list(identity.credential, identity.principal)
@@ -102,6 +117,13 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
     ("POST", re.compile(r"(?:/anthropic)?/v1/messages"), messages),
     ("POST", re.compile(r"(?:/anthropic)?/v1/messages/count_tokens"), count_tokens),
     ("POST", re.compile(r"(?:/v1)?/chat/completions"), chat_completions),
+    ("POST", re.compile(r"(?:/v1)?/embeddings"), embeddings),
+    (
+        "GET POST DELETE",
+        re.compile(r"(?:/anthropic)?/v1/messages/(?P<parameter>[\w-]+(?:/[\w-]+)*)", re.ASCII),
+        messages_resource,
+    ),
+    ("GET", re.compile(r"/v1/route"), explain_route),
     ("GET HEAD", re.compile(r"/health|/api/hello"), health),
     ("HEAD", re.compile(r"/"), health),
     ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models"), list_models),
@@ -126,7 +148,7 @@ def find_endpoint(request: HttpRequest) -> Endpoint:
 def dialect_of(request: HttpRequest) -> ProtocolName:
     """In whose terms a caller is answered: by the endpoint where it says so, else by the headers it sends."""
     path, headers = request.path, request.headers
-    if path.endswith("/chat/completions"):
+    if path.endswith(("/chat/completions", "/embeddings")):
         return "openai_chat"
     if "/models" not in path or path.startswith("/anthropic"):
         return "anthropic"
@@ -137,7 +159,15 @@ def dialect_of(request: HttpRequest) -> ProtocolName:
 def _client_call(edge: Edge, request: HttpRequest, record: Record, protocol: ProtocolName) -> ClientCall:
     identity = identify(request.headers, edge.tokens)
     return ClientCall(
-        protocol, request.headers, request.body, identity.principal, identity.credential, request.deadline, record
+        protocol,
+        request.headers,
+        request.body,
+        identity.principal,
+        identity.credential,
+        request.deadline,
+        record,
+        request.method,
+        request.query,
     )
 
 

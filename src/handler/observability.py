@@ -71,6 +71,10 @@ class Observer:
         finally:
             self._log(request, record, response, started)
 
+    def warn(self, message: str) -> None:
+        """Something that the operator should know."""
+        self._logger.warning(message)
+
     def crashed(self, request: HttpRequest) -> None:
         """An exception that nobody expected, with its traceback."""
         self._logger.exception(f"{request.method} {request.path} failed ({request.id})")

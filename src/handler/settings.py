@@ -177,6 +177,9 @@ class Settings(BaseModel):
         "each optionally `name:token`.",
         json_schema_extra={"secret": True},
     )
+    secrets_ttl_seconds: Annotated[int, Field(ge=30, le=86_400)] = _setting(
+        "SECRETS_TTL_SECONDS", 300, "Secrets given by reference are fetched again when they are this old."
+    )
     state_table: str | None = _setting(
         "STATE_TABLE", None, "DynamoDB table of the state. Unset: a SQLite file. Required on Lambda."
     )
@@ -209,6 +212,14 @@ class Settings(BaseModel):
     )
     tool_bridge_stream: Flag = _setting(
         "TOOL_BRIDGE_STREAM", True, "`false` serves streams from a provider call that is not streamed."
+    )
+    cache_prompts: Flag = _setting(
+        "CACHE_PROMPTS",
+        True,
+        "Prompts of OpenAI clients are marked for Anthropic's prompt cache: system, tools and the last turns.",
+    )
+    heartbeat_seconds: Annotated[float, Field(ge=0.05, le=60)] = _setting(
+        "HEARTBEAT_SECONDS", 10.0, "A stream that is silent for this long sends a sign of life."
     )
     max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = _setting(
         "MAX_BODY_BYTES", 5 * 1024 * 1024, "Largest request body. Lambda itself takes 6 MB, escaping included."

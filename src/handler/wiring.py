@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from bridge.calling import Caller
 from bridge.catalog import Catalog
 from bridge.pipeline import Bridge
 from bridge.upstream.client import HttpUpstream
 from handler.app import App
 from handler.endpoints import Edge
+from handler.live_edge import FixedEdge, LiveEdge
 from handler.observability import Observer, make_logger
+from handler.secrets import fetch, find_references
 from handler.settings import SettingsError, load_settings
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.ports import ConversationStore, ThreadStore
     from bridge.providers import Provider
     from handler.settings import Settings
@@ -21,23 +27,42 @@ if TYPE_CHECKING:
 
 def bootstrap() -> App:
     """The app as it runs on Lambda; SettingsError says what is missing or wrong."""
-    settings = load_settings(os.environ)
+    environment = dict(os.environ)
+    references = find_references(environment)
+    secrets = fetch(references)
+    settings = load_settings(environment | secrets)
     if settings.state_table is None:
         raise SettingsError("STATE_TABLE is not set: on Lambda it must name the DynamoDB table that holds the state")
     if settings.holds_keys and not settings.worker_token:
         raise SettingsError(
             "WORKER_TOKEN is not set: a deployment that holds provider keys must not serve whoever finds its URL"
         )
-    return build_app(settings, as_json=True)
+    edge = build_edge(settings, as_json=True)
+    if not references:
+        return App(FixedEdge(edge))
+
+    def rebuild(before: Edge, newer: Mapping[str, str]) -> Edge:
+        return with_settings(before, load_settings({**environment, **newer}))
+
+    return App(LiveEdge(edge, secrets, lambda: fetch(references), rebuild, settings.secrets_ttl_seconds))
 
 
 def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> App:
     """The app for given settings; `demo` is the provider that answers when none is configured."""
+    return App(FixedEdge(build_edge(settings, as_json=as_json, demo=demo)))
+
+
+def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> Edge:
     routing, upstream = settings.routing(demo), HttpUpstream()
     store, threads = make_stores(settings)
-    edge = Edge(
+    return Edge(
         bridge=Bridge(
-            routing, upstream, store, threads if settings.threads == "on" else None, settings.tool_bridge_stream
+            routing,
+            Caller(upstream),
+            store,
+            threads if settings.threads == "on" else None,
+            stream_upstream=settings.tool_bridge_stream,
+            mark_prompts=settings.cache_prompts,
         ),
         catalog=Catalog(routing, upstream),
         store=store,
@@ -45,8 +70,16 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,
         max_body_bytes=settings.max_body_bytes,
+        heartbeat_seconds=settings.heartbeat_seconds,
     )
-    return App(edge)
+
+
+def with_settings(edge: Edge, settings: Settings) -> Edge:
+    """The edge with other keys and tokens; connections and stores stay."""
+    routing = settings.routing()
+    bridge = replace(edge.bridge, routing=routing)
+    catalog = Catalog(routing, bridge.caller.upstream)
+    return replace(edge, bridge=bridge, catalog=catalog, tokens=settings.worker_token)
 
 
 def make_stores(settings: Settings) -> tuple[ConversationStore, ThreadStore]:

@@ -32,9 +32,15 @@ def name_of(path: Path) -> str:
 FORBIDDEN = [
     ("bridge", ("handler", "scripted", "os.environ", "aws_lambda_powertools", "uvicorn", "logging")),
     ("bridge.canonical", ("bridge.protocols", "bridge.state", "bridge.upstream", "bridge.pipeline", "httpx2", "boto3")),
-    ("bridge.protocols.anthropic", ("bridge.protocols.openai_chat", "bridge.pipeline", "bridge.state", "httpx2")),
-    ("bridge.protocols.openai_chat", ("bridge.protocols.anthropic", "bridge.pipeline", "bridge.state", "httpx2")),
-    ("bridge.protocols", ("asyncio", "time", "random", "secrets", "datetime")),
+    ("bridge.protocols.anthropic", ("bridge.protocols.openai_chat", "bridge.protocols.openai_responses")),
+    ("bridge.protocols.openai_chat", ("bridge.protocols.anthropic", "bridge.protocols.openai_responses")),
+    ("bridge.protocols.openai_responses", ("bridge.protocols.anthropic", "bridge.protocols.openai_chat")),
+    (
+        "bridge.protocols",
+        ("asyncio", "time", "random", "secrets", "datetime", "bridge.pipeline", "bridge.state", "httpx2"),
+    ),
+    ("bridge.policies", ("asyncio", "time", "random", "secrets", "datetime", "bridge.pipeline", "bridge.protocols")),
+    ("bridge.schemas", ("bridge.protocols", "bridge.pipeline", "bridge.state")),
     ("bridge.canonical", ("asyncio", "time", "random", "secrets", "datetime")),
     ("bridge.routing", ("asyncio", "httpx2", "bridge.pipeline", "bridge.state", "bridge.upstream")),
     ("bridge.state", ("bridge.protocols", "bridge.pipeline", "bridge.upstream")),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anthropic
 import httpx2
 import openai
 import pytest
 
-from handler.app import App
 from support import opened, running_bridge
 
 if TYPE_CHECKING:
@@ -26,27 +25,14 @@ def events_of(answer: httpx2.Response) -> list[str]:
     return [line.removeprefix("event: ") for line in answer.text.splitlines() if line.startswith("event: ")]
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams that speak up after a twentieth of a second of silence."""
-    build = App.__init__
-
-    def with_fast_heart(self: App, edge: Any) -> None:
-        object.__setattr__(edge, "heartbeat_seconds", 0.05)
-        build(self, edge)
-
-    monkeypatch.setattr(App, "__init__", with_fast_heart)
-
-
 DELTA = {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]}
 END = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
 @pytest.mark.req("C12", "C6.2")
-@pytest.mark.usefixtures("impatient")
 def test_a_silent_upstream_does_not_make_a_silent_stream(upstream: ScriptedUpstream, tmp_path: Path) -> None:
     upstream.script = [{"reply": {"sse": [DELTA, {"$hang_ms": 300}, END, "[DONE]"]}}]
-    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url) as url:
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url, HEARTBEAT_SECONDS="0.05") as url:
         answer = httpx2.post(f"{url}/v1/messages", json=BODY)
         client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
         with client.messages.stream(

@@ -87,12 +87,28 @@ def test_the_role_has_no_wildcards_and_no_managed_policy(template: Json) -> None
     role = properties(template, "BridgeRole")
     assert "ManagedPolicyArns" not in role
     statements = [s for policy in role["Policies"] for s in policy["PolicyDocument"]["Statement"]]
-    assert [statement["Resource"] for statement in statements] == [
-        {"Fn::GetAtt": "StateTable.Arn"},
-        {"Ref": "WorkerToken"},
-        {"Fn::GetAtt": "BridgeLogs.Arn"},
-    ]
-    assert "*" not in str([statement["Action"] for statement in statements])
+    table, secrets, logs = [statement["Resource"] for statement in statements]
+    assert (table, logs) == ({"Fn::GetAtt": "StateTable.Arn"}, {"Fn::GetAtt": "BridgeLogs.Arn"})
+    token, *keys = secrets
+    assert token == {"Ref": "WorkerToken"}
+    named = [parameter for parameter in template["Parameters"] if parameter.endswith("KeySecret")]
+    for parameter, key in zip(named, keys, strict=True):
+        chosen, resource, nothing = key["Fn::If"]
+        assert (chosen, nothing) == (f"Has{parameter.removesuffix('Secret')}", {"Ref": "AWS::NoValue"})
+        assert parameter in str(resource)
+    assert "*" not in str([[statement["Action"], statement["Resource"]] for statement in statements])
+
+
+def test_secrets_are_fetched_unless_injection_is_chosen(template: Json) -> None:
+    variables = properties(template, "BridgeFunction")["Environment"]["Variables"]
+    for name, value in variables.items():
+        if name.endswith(("_API_KEY", "_TOKEN")):
+            choice = value["Fn::If"] if "SecretsAreFetched" in value["Fn::If"] else value["Fn::If"][1]["Fn::If"]
+            condition, fetched, injected = choice
+            assert condition == "SecretsAreFetched"
+            assert fetched["Fn::Sub"].startswith("secretsmanager:${")
+            assert injected["Fn::Sub"].startswith("{{resolve:secretsmanager:${")
+    assert template["Parameters"]["SecretDelivery"]["Default"] == "fetched"
 
 
 def test_an_empty_parameter_sets_no_variable(template: Json) -> None:

@@ -1,0 +1,80 @@
+"""Calls to providers: with whose key, and what happens when one is refused."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.errors import BridgeError, ErrorKind
+from bridge.ports import UpstreamCall
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bridge.exchange import ClientCall
+    from bridge.ports import Upstream, UpstreamReply
+    from bridge.providers import Provider
+
+MAX_KEYS_TRIED = 2
+MAX_ERROR_BYTES = 64 * 1024
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Sends what the pipeline wants sent."""
+
+    upstream: Upstream
+
+    async def send(
+        self,
+        call: ClientCall,
+        provider: Provider,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] | None = None,
+    ) -> UpstreamReply:
+        """Send a body; where the bridge holds several keys, one that is refused or used up is followed by another."""
+        keys = _keys(provider, call.credential)
+        for key in keys:
+            said = {"content-type": JSON, **(headers or {}), **provider.call_headers(key, call.headers)}
+            sent = UpstreamCall(provider.name, call.method, provider.url(path), said, body or None)
+            reply = await self.upstream.send(sent)
+            call.record.upstream_status = reply.status
+            if reply.status not in (401, 429) or key is keys[-1]:
+                break
+            await reply.aclose()
+        return reply
+
+
+def _keys(provider: Provider, credential: str | None) -> list[str | None]:
+    """The bridge's own keys in random order, else the client's: unless it was evidently made for somebody else."""
+    if provider.keys:
+        return [*random.sample(provider.keys, min(len(provider.keys), MAX_KEYS_TRIED))]
+    if credential and provider.may_see(credential):
+        return [credential]
+    if not provider.configured:
+        variable = f"{provider.name.upper()}_API_KEY"
+        raise BridgeError(
+            ErrorKind.AUTHENTICATION,
+            f"there is no key for {provider.name}: set {variable} on the bridge, or send a key of {provider.name} "
+            "as x-api-key or Authorization: Bearer",
+            retryable=False,
+        )
+    return [None]  # a server of the operator's own that wants none
+
+
+async def read_and_close(reply: UpstreamReply, limit: int) -> bytes:
+    try:
+        return await reply.read(limit)
+    finally:
+        await reply.aclose()
+
+
+def without_keys(body: bytes, provider: Provider, credential: str | None) -> bytes:
+    """A provider's refusal without the key that it quotes, as some do."""
+    for key in (*provider.keys, credential):
+        if key:
+            body = body.replace(key.encode(), b"***")
+    return body

@@ -1,0 +1,83 @@
+"""Client and provider speak the same protocol: the bytes go through as they are, and are only watched for usage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from bridge.calling import JSON, read_and_close, without_keys
+from bridge.deadline import until
+from bridge.errors import BridgeError
+from bridge.exchange import Answer
+from bridge.headers import passed_back, passed_on
+from bridge.protocols import registry
+from bridge.sse import EventTooLargeError, SseParser
+
+if TYPE_CHECKING:
+    from bridge.calling import Caller
+    from bridge.exchange import ClientCall, StreamBody, Write
+    from bridge.ports import UpstreamReply
+    from bridge.providers import ProtocolName, Provider
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+
+
+async def pass_through(caller: Caller, call: ClientCall, provider: Provider, path: str, body: bytes) -> Answer:
+    """Ask the provider in the client's own words."""
+    query = f"?{call.query}" if call.query else ""
+    reply = await caller.send(call, provider, path + query, body, passed_on(call.headers))
+    headers = {"content-type": JSON, **passed_back(reply.headers)}
+    if headers["content-type"].startswith("text/event-stream"):
+        return Answer(reply.status, headers, _relayed(call, reply), registry.heartbeat(call.protocol))
+    said = await read_and_close(reply, MAX_ANSWER_BYTES)
+    if reply.status >= 400:
+        return Answer(reply.status, headers, without_keys(said, provider, call.credential))
+    watch = UsageWatch(call)
+    watch.document(said)
+    return Answer(reply.status, headers, said)
+
+
+def _relayed(call: ClientCall, reply: UpstreamReply) -> StreamBody:
+    async def write_all(write: Write) -> None:
+        watch = UsageWatch(call)
+        try:
+            async with until(call.deadline):
+                async for data in reply.chunks():
+                    await write(data)
+                    watch.feed(data)
+        except BridgeError as error:
+            call.record.error_kind = error.kind.name
+            await write(registry.encode_stream_error(call.protocol, error))
+        finally:
+            await reply.aclose()
+
+    return write_all
+
+
+class UsageWatch:
+    """Reads token counts from an answer on its way; whatever it cannot read is none of its business."""
+
+    def __init__(self, call: ClientCall) -> None:
+        self._record = call.record
+        self._protocol: ProtocolName = call.protocol
+        self._sse: SseParser | None = SseParser()
+
+    def feed(self, data: bytes) -> None:
+        """A piece of a stream: only events that tell of usage are parsed."""
+        if self._sse is None:
+            return
+        try:
+            for event in self._sse.feed(data):
+                if b'"usage"' in event.data:
+                    self.document(event.data)
+        except EventTooLargeError:
+            self._sse = None
+
+    def document(self, data: bytes) -> None:
+        try:
+            said = orjson.loads(data)
+            usage = registry.usage_of(self._protocol)(said, self._record.usage)
+        except (AttributeError, TypeError, ValueError):
+            return
+        self._record.usage = usage or self._record.usage
