@@ -67,6 +67,10 @@ class BridgeError(Exception):
         self.retryable = kind in _RETRYABLE if retryable is None else retryable
 
 
+class LocalProtocolError(RuntimeError):
+    """The bridge tried to say something that a client's protocol does not allow there."""
+
+
 def invalid_request(message: str) -> BridgeError:
     """A 400: the client has to change its request."""
     return BridgeError(ErrorKind.INVALID_REQUEST, message)

@@ -24,7 +24,7 @@ from bridge.protocols import registry
 from bridge.providers import ANSWER_PATHS
 from bridge.routing import RouteHints, route
 from bridge.splice import with_model
-from bridge.state.keeper import AnswerKeeper
+from bridge.state.keeper import AnswerKeeper, Rendering
 from bridge.state.memory import ToolMemory, without_replays
 from bridge.streams import EVENT_STREAM, Translation, streamed
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
     from bridge.exchange import ClientCall, Envelope
-    from bridge.ports import ConversationStore, ThreadStore, UpstreamReply
+    from bridge.ports import ConversationStore, DocumentStore, ThreadStore, UpstreamReply
     from bridge.protocols.registry import ServerSide
     from bridge.providers import ProtocolName, Provider
     from bridge.routing import Route, RoutingTable
-    from bridge.state.threads import ThreadTurn
+    from bridge.state.keeper import KeptTurn
 
 MAX_LOSSES_HEADER = 1024
 BYTES_PER_TOKEN = 4
@@ -58,6 +58,7 @@ class Bridge:
     store: ConversationStore
     threads: ThreadStore | None = None
     """None where threads are switched off."""
+    responses: DocumentStore | None = None
     stream_upstream: bool = True
     mark_prompts: bool = True
     """Ask Claude to cache prompts of clients whose protocol has no words for it."""
@@ -97,6 +98,24 @@ class Bridge:
         async with until(call.deadline):
             return await self._pass_through(call, target, envelope.model, "/embeddings")
 
+    async def stored_response(self, call: ClientCall, response_id: str, part: str) -> Answer:
+        """A response by its id: one that the bridge keeps, else one of OpenAI's own."""
+        from bridge.state import responses
+
+        provider = self.routing.providers["openai"]
+        store = self.responses
+        try:
+            if store is None:
+                raise responses.not_found(response_id)
+            shown = await responses.show(store, call.principal, response_id, part, delete=call.method == "DELETE")
+        except BridgeError as error:
+            if error.kind is not ErrorKind.NOT_FOUND or not provider.keeps_responses:
+                raise
+            async with until(call.deadline):
+                path = f"/responses/{response_id}" + (f"/{part}" if part else "")
+                return await pass_through(self.caller, call, provider, path, b"")
+        return Answer(200, {"content-type": JSON}, dumps(shown))
+
     async def relay(self, call: ClientCall, path: str) -> Answer:
         """A sub-resource of the Messages API, such as batches: only Anthropic itself has it."""
         provider = self.routing.providers["anthropic"]
@@ -117,26 +136,32 @@ class Bridge:
         return target
 
     async def _translate(self, call: ClientCall, target: Route, envelope: Envelope) -> Answer:
-        thread = await self._open_thread(call) if envelope.thread and call.protocol == "anthropic" else None
+        turn = await self._open_turn(call, envelope)
         try:
-            return await self._answer_turn(call, target, envelope.model, thread)
+            return await self._answer_turn(call, target, envelope.model, turn)
         except BaseException:
-            if thread is not None:
-                await thread.give_up()
+            if turn is not None:
+                await turn.give_up()
             raise
 
-    async def _open_thread(self, call: ClientCall) -> ThreadTurn:
-        """The turn of a message thread; to an Anthropic upstream threads pass untouched."""
+    async def _open_turn(self, call: ClientCall, envelope: Envelope) -> KeptTurn | None:
+        """What the client left to the bridge; to a provider of the client's own protocol it passes untouched."""
+        if call.protocol == "openai_responses" and self.responses is not None:
+            from bridge.state.responses import open_response
+
+            return await open_response(self.responses, call.principal, call.body)
+        if call.protocol != "anthropic" or not envelope.thread:
+            return None
         from bridge.state.threads import open_turn, thread_error
 
         if self.threads is None:
             raise thread_error("thread_unsupported_request")
         return await open_turn(self.threads, call.principal, call.body)
 
-    async def _answer_turn(self, call: ClientCall, route: Route, model: str, thread: ThreadTurn | None) -> Answer:
+    async def _answer_turn(self, call: ClientCall, route: Route, model: str, turn: KeptTurn | None) -> Answer:
         protocol = route.provider.protocol_for(route.wire_model, call.protocol)
         client, server = registry.client(call.protocol), registry.server(protocol)
-        request = client.parse_request(thread.body if thread else call.body)
+        request = client.parse_request(turn.body if turn else call.body)
         talk = conversation(call.headers, request)
         call.record.conversation_id = talk.id
         target = self._target(call, route, talk)
@@ -147,10 +172,11 @@ class Bridge:
         reply, rendered = await self._ask(call, route.provider, protocol, asked, target)
         call.record.losses = rendered.losses
         headers = {"x-conversation-id": talk.id, **_losses_header(rendered.losses)}
-        answer_id = thread.message_id if thread else f"{client.id_prefix}{secrets.token_hex(12)}"
+        answer_id = turn.answer_id if turn else f"{client.id_prefix}{secrets.token_hex(12)}"
         head = AnswerHead(answer_id, model, int(time.time()), request.echo)
         encoder = client.stream_encoder(head)
-        keeper = AnswerKeeper(memory.keeper(talk), thread, client.render_content)
+        rendering = Rendering(client.render_content, lambda message: client.render_response(message, head))
+        keeper = AnswerKeeper(memory.keeper(talk), turn, rendering)
         if ask_for_stream and not _is_whole(reply):
             decoder = server.stream_decoder(rendered.reading)
             return await streamed(call, Translation(reply, decoder, encoder, keeper), headers)

@@ -86,6 +86,19 @@ class ConversationStore(Protocol):
         """Close what is kept open between operations."""
 
 
+class DocumentStore(Protocol):
+    """Whole documents by key, of any size; what is read lives on."""
+
+    async def put(self, key: str, payload: bytes) -> None:
+        """Keep a document."""
+
+    async def get(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """Those that are there, in at most two round trips, consistent."""
+
+    async def delete(self, key: str) -> bool:
+        """Forget a document; True if it was there."""
+
+
 class ThreadStore(Protocol):
     """Message threads: a head that names the newest answer, and the turns that led to it."""
 

@@ -77,6 +77,12 @@ class Provider:
         is_openai = urlsplit(self.api_root).hostname == _OPENAI_HOST
         return client if client == "openai_responses" and is_openai else self.protocol
 
+    @property
+    def keeps_responses(self) -> bool:
+        """True if this provider has a Responses API of its own, where responses are kept."""
+        is_openai = self.configured and urlsplit(self.api_root).hostname == _OPENAI_HOST
+        return self.openai_api == "responses" or (self.openai_api == "auto" and is_openai)
+
     def may_see(self, credential: str) -> bool:
         """False for a client's key that was evidently made for another provider."""
         owner = next((owner for prefix, owner in _KEY_OWNERS if credential.startswith(prefix)), self.name)

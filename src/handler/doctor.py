@@ -32,7 +32,7 @@ async def examine(settings: Settings) -> list[Finding]:
     upstream = HttpUpstream()
     try:
         checks = [_check_provider(provider, upstream) for provider in configured]
-        findings = await asyncio.gather(*checks, _check_store(make_stores(settings)[0]))
+        findings = await asyncio.gather(*checks, _check_store(make_stores(settings).tools))
     finally:
         await upstream.aclose()
     if not configured:

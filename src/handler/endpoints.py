@@ -64,6 +64,16 @@ async def chat_completions(edge: Edge, request: HttpRequest, record: Record) -> 
     return await edge.bridge.answer(_client_call(edge, request, record, "openai_chat"))
 
 
+async def responses(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    return await edge.bridge.answer(_client_call(edge, request, record, "openai_responses"))
+
+
+async def stored_response(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    call = _client_call(edge, request, record, "openai_responses")
+    response_id, _, part = request.parameter.partition("/")
+    return await edge.bridge.stored_response(call, response_id, part)
+
+
 async def embeddings(edge: Edge, request: HttpRequest, record: Record) -> Answer:
     return await edge.bridge.embed(_client_call(edge, request, record, "openai_chat"))
 
@@ -117,6 +127,9 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
     ("POST", re.compile(r"(?:/anthropic)?/v1/messages"), messages),
     ("POST", re.compile(r"(?:/anthropic)?/v1/messages/count_tokens"), count_tokens),
     ("POST", re.compile(r"(?:/v1)?/chat/completions"), chat_completions),
+    ("POST", re.compile(r"(?:/v1)?/responses"), responses),
+    ("GET DELETE", re.compile(r"(?:/v1)?/responses/(?P<parameter>[\w-]{1,128})", re.ASCII), stored_response),
+    ("GET", re.compile(r"(?:/v1)?/responses/(?P<parameter>[\w-]{1,128}/input_items)", re.ASCII), stored_response),
     ("POST", re.compile(r"(?:/v1)?/embeddings"), embeddings),
     (
         "GET POST DELETE",
@@ -148,6 +161,8 @@ def find_endpoint(request: HttpRequest) -> Endpoint:
 def dialect_of(request: HttpRequest) -> ProtocolName:
     """In whose terms a caller is answered: by the endpoint where it says so, else by the headers it sends."""
     path, headers = request.path, request.headers
+    if "/responses" in path:
+        return "openai_responses"
     if path.endswith(("/chat/completions", "/embeddings")):
         return "openai_chat"
     if "/models" not in path or path.startswith("/anthropic"):

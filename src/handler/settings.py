@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from bridge.providers import DEFAULT_BASE_URLS, PROTOCOLS, Provider, ProviderName, api_root
+from bridge.providers import DEFAULT_BASE_URLS, PROTOCOLS, OpenAiApi, Provider, ProviderName, api_root
 from bridge.routing import RoutingTable
 
 if TYPE_CHECKING:
@@ -193,6 +193,15 @@ class Settings(BaseModel):
     thread_ttl_seconds: Annotated[int, Field(ge=10, le=86_400)] = _setting(
         "THREAD_TTL_SECONDS", 300, "A message thread is forgotten after this long without a request."
     )
+    response_ttl_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = _setting(
+        "RESPONSE_TTL_SECONDS", 86_400, "A stored response (`previous_response_id`) is forgotten when unused this long."
+    )
+    openai_api: Annotated[OpenAiApi, BeforeValidator(_lower)] = _setting(
+        "OPENAI_API",
+        "auto",
+        "Which of OpenAI's protocols its models are asked in: `responses`, `chat`, or `auto`: Responses for models "
+        "that need it (gpt-5.4 and later), chat for all others.",
+    )
     log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
         "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
     )
@@ -233,7 +242,15 @@ class Settings(BaseModel):
         keys: tuple[str, ...] = getattr(self, f"{name}_api_key")
         root = api_root(base_url or DEFAULT_BASE_URLS[name])
         extra = self._extra_headers(name)
-        return Provider(name, PROTOCOLS[name], root, keys, configured=bool(keys or base_url), extra_headers=extra)
+        return Provider(
+            name,
+            PROTOCOLS[name],
+            root,
+            keys,
+            configured=bool(keys or base_url),
+            extra_headers=extra,
+            openai_api=self.openai_api if name == "openai" else "chat",
+        )
 
     def _extra_headers(self, name: ProviderName) -> dict[str, str]:
         wanted = {

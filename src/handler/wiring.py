@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bridge.calling import Caller
@@ -20,7 +20,7 @@ from handler.settings import SettingsError, load_settings
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.ports import ConversationStore, ThreadStore
+    from bridge.ports import ConversationStore, DocumentStore, ThreadStore
     from bridge.providers import Provider
     from handler.settings import Settings
 
@@ -54,18 +54,19 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
 
 def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> Edge:
     routing, upstream = settings.routing(demo), HttpUpstream()
-    store, threads = make_stores(settings)
+    stores = make_stores(settings)
     return Edge(
         bridge=Bridge(
             routing,
             Caller(upstream),
-            store,
-            threads if settings.threads == "on" else None,
+            stores.tools,
+            stores.threads if settings.threads == "on" else None,
+            stores.responses,
             stream_upstream=settings.tool_bridge_stream,
             mark_prompts=settings.cache_prompts,
         ),
         catalog=Catalog(routing, upstream),
-        store=store,
+        store=stores.tools,
         observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,
@@ -82,19 +83,36 @@ def with_settings(edge: Edge, settings: Settings) -> Edge:
     return replace(edge, bridge=bridge, catalog=catalog, tokens=settings.worker_token)
 
 
-def make_stores(settings: Settings) -> tuple[ConversationStore, ThreadStore]:
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Everything that is kept, in one place."""
+
+    tools: ConversationStore
+    threads: ThreadStore
+    responses: DocumentStore
+
+
+def make_stores(settings: Settings) -> Stores:
     """DynamoDB where a table is named, else a SQLite file. Neither is touched before a request needs it."""
-    ttl, thread_ttl = settings.state_ttl_seconds, settings.thread_ttl_seconds
+    ttl, thread_ttl, response_ttl = (
+        settings.state_ttl_seconds,
+        settings.thread_ttl_seconds,
+        settings.response_ttl_seconds,
+    )
     if settings.state_table is not None:
         from bridge.state.dynamodb import DynamoDbStore
+        from bridge.state.dynamodb_documents import DynamoDbDocuments
         from bridge.state.dynamodb_table import DynamoDbTable
         from bridge.state.dynamodb_threads import DynamoDbThreads
 
         table = DynamoDbTable(settings.state_table)
-        return DynamoDbStore(table, ttl), DynamoDbThreads(table, thread_ttl)
+        return Stores(
+            DynamoDbStore(table, ttl), DynamoDbThreads(table, thread_ttl), DynamoDbDocuments(table, response_ttl)
+        )
     from bridge.state.sqlite import SqliteStore
+    from bridge.state.sqlite_documents import SqliteDocuments
     from bridge.state.sqlite_file import SqliteFile
     from bridge.state.sqlite_threads import SqliteThreads
 
     file = SqliteFile(settings.state_file)
-    return SqliteStore(file, ttl), SqliteThreads(file, thread_ttl)
+    return Stores(SqliteStore(file, ttl), SqliteThreads(file, thread_ttl), SqliteDocuments(file, response_ttl))

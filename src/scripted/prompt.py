@@ -35,11 +35,13 @@ def newest_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def last_role(messages: Sequence[Mapping[str, Any]]) -> str:
-    """The role of the last message; "tool" for a user message that carries tool results."""
+    """The role of the last message; "tool" for one that carries tool results."""
     if not messages:
         return ""
     match messages[-1]:
         case {"role": "user", "content": list(parts)} if any(map(_is_tool_result, parts)):
+            return "tool"
+        case {"type": "function_call_output"}:
             return "tool"
         case message:
             return str(message.get("role", ""))

@@ -11,6 +11,7 @@ import orjson
 
 from scripted.chat import Chat, completion, completion_stream, parse_chat
 from scripted.messages import Messages, message, message_stream, parse_messages
+from scripted.responses import Responses, parse_responses, response, response_stream
 from scripted.shape import ScriptError, checked, listed
 from scripted.sse import parse_items, read_recording
 from scripted.wire import EVENT_STREAM, JSON, Cut, Pause, Response, Step, after_head, chunked, head, spaced
@@ -46,7 +47,7 @@ class Broken:
     steps: tuple[Step, ...]
 
 
-Content = Whole | Events | Broken | Chat | Messages
+Content = Whole | Events | Broken | Chat | Messages | Responses
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,10 @@ def _rendered(content: Content, request: Mapping[str, Any]) -> Whole | Events | 
             )
         case Messages():
             return Events(tuple(message_stream(content, request))) if stream else Whole(JSON, message(content, request))
+        case Responses():
+            return (
+                Events(tuple(response_stream(content, request))) if stream else Whole(JSON, response(content, request))
+            )
         case _:
             return content
 
@@ -145,6 +150,7 @@ KINDS: Mapping[str, Callable[[object, str, Path], Content]] = {
     "sse_file": _recording,
     "chat": lambda value, where, _folder: parse_chat(value, where),
     "messages": lambda value, where, _folder: parse_messages(value, where),
+    "responses": lambda value, where, _folder: parse_responses(value, where),
     "cut": lambda value, where, _folder: Broken((_cut(value, where),)),
     "wire": lambda value, where, _folder: Broken((_text(value, where), Cut(reset=False))),
 }

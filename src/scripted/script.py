@@ -12,7 +12,8 @@ reply   `status`, `headers`, `delay_ms` before the headers, `chunk_delay_ms` bet
                   {"$delay_ms"}, {"$hang_ms"}, {"$cut": "reset" | "close"}, {"$bad_chunk": true} and
                   {"$repeat": n, "item"}
   sse_file        a recorded stream, its path relative to the script's
-  chat, messages  a turn in OpenAI's or Anthropic's dialect, streamed if the request says so
+  chat, messages, responses
+                  a turn in the dialect of chat completions, Anthropic or Responses, streamed if the request says so
   cut, wire       no response: "reset" or "close"; raw text, then the end
 In Python a reply may also be a function of the request that returns one, or a `Response`.
 """

@@ -309,7 +309,7 @@ def test_an_answer_nobody_asked_for_never_becomes_the_answer_to_the_next() -> No
     evil = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil"
 
     async def test() -> None:
-        for extra in ([OK + evil], [OK, 0.02, evil]):
+        for extra in ([OK + evil], [OK, 0.02, evil], [OK + b"HTTP/1.1 204 No Content\r\n\r\n"]):
             async with raw_server(extra, [OK]) as server, client(HttpTransport()) as http:
                 assert (await http.get(server.url)).content == b"hi"
                 await asyncio.sleep(0.06)
@@ -466,6 +466,27 @@ def test_an_answer_that_comes_before_the_request_is_out_is_seen() -> None:
         ):
             answer = await http.post(server.url, content=b"x" * 30_000_000)
             assert (answer.status_code, answer.content) == (413, b"no")
+            assert (await http.get(server.url)).content == b"hi"
+            assert server.accepted == 2
+
+    run(test())
+
+
+def test_a_connection_with_half_a_request_on_it_is_not_used_again() -> None:
+    refused = b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"
+
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b"x" * 10_000_000
+
+    async def test() -> None:
+        async with (
+            raw_server([refused, Then.HANG], [OK], reads_body=False) as server,
+            client(HttpTransport()) as http,
+        ):
+            async with http.stream("POST", server.url, content=body()) as answer:
+                await asyncio.sleep(0.3)  # what was written so far is taken meanwhile
+                assert await answer.aread() == b"no"
             assert (await http.get(server.url)).content == b"hi"
             assert server.accepted == 2
 

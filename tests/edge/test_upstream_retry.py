@@ -231,6 +231,17 @@ def test_a_refusal_that_never_ends_does_not_hold_the_retry_up(
     run(test())
 
 
+def test_a_failure_that_is_not_handed_on_leaves_no_connection_behind(sleeper: Sleeper) -> None:
+    async def test() -> None:
+        refusal = {"status": 503, "sse": [{"$raw": "{"}, {"$hang_ms": 3000}]}
+        async with provider(first(refusal)) as scripted, calling(scripted.url) as send:
+            assert (await sleeper.send(send)).status == 200
+            await asyncio.sleep(0.05)
+            assert scripted.open_connections == 1
+
+    run(test())
+
+
 @pytest.mark.parametrize("cut", ["reset", "close"])
 def test_a_connection_that_ends_before_the_answer_is_made_again(cut: str, sleeper: Sleeper) -> None:
     async def test() -> None:

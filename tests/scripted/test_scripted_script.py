@@ -144,7 +144,7 @@ def test_loads_a_file(tmp_path, upstream, post):
         ),
         (
             {"reply": {}},
-            "rule 2: reply: exactly one of json, body, sse, sse_file, chat, messages, cut, wire is needed",
+            "rule 2: reply: exactly one of json, body, sse, sse_file, chat, messages, responses, cut, wire is needed",
         ),
         ({"reply": {"json": 1, "body": ""}}, "got json, body"),
         ({"reply": {"json": 1, "status": "200"}}, "rule 2: reply.status: expected int, got str"),

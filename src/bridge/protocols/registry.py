@@ -115,6 +115,10 @@ def usage_of(protocol: ProtocolName) -> Callable[[JsonObject, Usage | None], Usa
         from bridge.protocols.anthropic.usage import usage_in as anthropic
 
         return anthropic
+    if protocol == "openai_responses":
+        from bridge.protocols.openai_responses.usage import usage_in as responses
+
+        return responses
     from bridge.protocols.openai_chat.usage import usage_in as openai
 
     return openai
@@ -127,5 +131,9 @@ def heartbeat(protocol: ProtocolName) -> bytes:
 
 def encode_stream_error(protocol: ProtocolName, error: BridgeError) -> bytes:
     """An error in a stream that is passed through."""
+    if protocol == "openai_responses":
+        from bridge.protocols.openai_responses.stream_encoder import encode_error
+
+        return encode_error(error)
     data = orjson.dumps(error_renderer(protocol)(error)[1])
     return encode_event(b"error", data) if protocol == "anthropic" else b"data: %b\n\n" % data

@@ -1,9 +1,9 @@
-"""Keeps what one answer leaves behind: its tool calls and, in a message thread, the turn itself."""
+"""Keeps what one answer leaves behind: its tool calls and, where the client counts on it, the turn itself."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bridge.errors import BridgeError
 
@@ -12,9 +12,30 @@ if TYPE_CHECKING:
 
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
-    from bridge.canonical.json import JsonValue
+    from bridge.canonical.json import JsonObject, JsonValue
     from bridge.state.memory import ToolKeeper
-    from bridge.state.threads import ThreadTurn
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """How the client's protocol says an answer: as the next request carries it, and whole."""
+
+    content: Callable[[Message], JsonValue]
+    whole: Callable[[Message], JsonObject]
+
+
+class KeptTurn(Protocol):
+    """A turn that the bridge keeps for the client: of a message thread, or a stored response."""
+
+    answer_id: str
+    body: bytes
+    """The request with everything that the client left to the bridge."""
+
+    def observe(self, events: list[StreamEvent]) -> None: ...
+
+    async def keep(self, rendering: Rendering) -> None: ...
+
+    async def give_up(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +43,24 @@ class AnswerKeeper:
     """Sees every event of an answer; `settle` before its end, `give_up` whatever happens."""
 
     tools: ToolKeeper
-    thread: ThreadTurn | None
-    render: Callable[[Message], JsonValue]
+    turn: KeptTurn | None
+    rendering: Rendering
 
     def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
         observed = self.tools.observe(events)
-        if self.thread is not None:
-            self.thread.observe(observed)
+        if self.turn is not None:
+            self.turn.observe(observed)
         return observed
 
     async def settle(self) -> None:
         """Everything is stored when this returns, or counted as lost: the answer is delivered all the same."""
         await self.tools.settle()
-        if self.thread is not None:
+        if self.turn is not None:
             try:
-                await self.thread.keep(self.render)
+                await self.turn.keep(self.rendering)
             except BridgeError:
                 self.tools.memory.record.state_failures += 1
 
     async def give_up(self) -> None:
-        if self.thread is not None:
-            await self.thread.give_up()
+        if self.turn is not None:
+            await self.turn.give_up()

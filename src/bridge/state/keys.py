@@ -8,6 +8,7 @@ META = "META"
 TOOL_PREFIX = "tool#"
 HEAD = "HEAD"
 TURN_PREFIX = "turn#"
+PART_PREFIX = "part#"
 
 
 def partition_key(principal: str, token: str) -> str:
@@ -26,3 +27,12 @@ def thread_key(principal: str, token: str) -> str:
 
 def turn_key(number: int) -> str:
     return f"{TURN_PREFIX}{number:06}"
+
+
+def response_key(principal: str, response_id: str) -> str:
+    """The partition of a stored response."""
+    return "resp#" + sha256(f"{len(principal)}:{principal}{response_id}".encode()).hexdigest()[:40]
+
+
+def part_key(number: int) -> str:
+    return f"{PART_PREFIX}{number:03}"

@@ -24,12 +24,10 @@ from bridge.state.claims import random_token
 from bridge.state.keys import thread_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from bridge.canonical.events import StreamEvent
-    from bridge.canonical.fold import Message
     from bridge.canonical.json import JsonObject, JsonValue
     from bridge.ports import ThreadStore
+    from bridge.state.keeper import Rendering
 
 KEPT_FIELDS = ("system", "tools")
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
@@ -56,7 +54,7 @@ class ThreadTurn:
 
     store: ThreadStore
     partition: str
-    message_id: str
+    answer_id: str
     body: bytes
     sent: JsonObject
     number: int = 0
@@ -67,14 +65,14 @@ class ThreadTurn:
     def observe(self, events: list[StreamEvent]) -> None:
         self._events += events
 
-    async def keep(self, render: Callable[[Message], JsonValue]) -> None:
+    async def keep(self, rendering: Rendering) -> None:
         """Store the turn with its answer, and pass the head on to it."""
-        answer: JsonObject = {"role": "assistant", "content": render(fold(self._events))}
+        answer: JsonObject = {"role": "assistant", "content": rendering.content(fold(self._events))}
         payload = zlib.compress(dumps(self.sent | {"answer": answer}), 1)
         if self.lease is None:
-            await self.store.begin(self.partition, self.message_id, payload)
+            await self.store.begin(self.partition, self.answer_id, payload)
         else:
-            await self.store.extend(self.partition, self.lease, self.message_id, self.number, payload)
+            await self.store.extend(self.partition, self.lease, self.answer_id, self.number, payload)
         self._kept = True
 
     async def give_up(self) -> None:

@@ -16,6 +16,7 @@ import orjson
 
 from bridge.canonical import events
 from bridge.canonical.content import Text, Thinking, ToolUse
+from bridge.errors import LocalProtocolError
 from bridge.protocols.anthropic.errors import render_error
 from bridge.protocols.anthropic.render_response import render_block, render_citation, render_envelope, render_usage
 from bridge.sse import encode_event
@@ -52,10 +53,6 @@ _NEXT: dict[tuple[_State, type[StreamEvent]], _State] = {
     (_State.BLOCK, events.BlockStop): _State.MESSAGE,
     (_State.BLOCK, events.StreamFailed): _State.OVER,
 }
-
-
-class LocalProtocolError(RuntimeError):
-    """The bridge tried to say something that the protocol does not allow here."""
 
 
 class MessagesStreamEncoder:

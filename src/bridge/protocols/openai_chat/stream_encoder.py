@@ -19,6 +19,7 @@ import orjson
 from bridge.canonical import events
 from bridge.canonical.fold import parse_arguments
 from bridge.canonical.json import dumps
+from bridge.errors import LocalProtocolError
 from bridge.protocols.openai_chat.custom_tools import custom_names, from_arguments
 from bridge.protocols.openai_chat.render_response import finish_reason, render_citations, render_usage
 from bridge.protocols.openai_errors import render_error
@@ -65,10 +66,6 @@ _NEXT: dict[tuple[_State, type[StreamEvent]], _State] = {
     (_State.CUSTOM, events.InputDelta): _State.CUSTOM,
     (_State.CUSTOM, events.BlockStop): _State.MESSAGE,
 } | {(state, events.StreamFailed): _State.OVER for state in _State if state is not _State.OVER}
-
-
-class LocalProtocolError(RuntimeError):
-    """The bridge tried to say something that the protocol does not allow here."""
 
 
 class ChatStreamEncoder:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.canonical import events
 from bridge.canonical.content import RedactedThinking, ServerBlock
+from bridge.canonical.json import dumps
+from bridge.errors import LocalProtocolError
+from bridge.protocols.openai_errors import render_error
 from bridge.protocols.openai_responses.answer_items import AnswerShape, is_result_of, is_search
 from bridge.protocols.openai_responses.call_forms import form_of
 from bridge.protocols.openai_responses.render_response import (
@@ -25,7 +28,6 @@ from bridge.protocols.openai_responses.render_response import (
 )
 from bridge.protocols.openai_responses.stream_items import (
     EventWriter,
-    LocalProtocolError,
     OpenCall,
     OpenCustomCall,
     OpenFunctionCall,
@@ -33,6 +35,7 @@ from bridge.protocols.openai_responses.stream_items import (
     OpenReasoning,
     OpenSearch,
 )
+from bridge.sse import encode_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.head import AnswerHead
     from bridge.canonical.json import JsonValue
+    from bridge.errors import BridgeError
     from bridge.protocols.openai_responses.answer_items import ItemStatus
 
 _AnyItem: TypeAlias = OpenMessage | OpenReasoning | OpenCall | OpenSearch
@@ -173,3 +177,11 @@ class ResponsesStreamEncoder:
         closing = self._finish(last_item_status(end))
         response = finished_response(self._head, end, self._items)
         return closing + self._writer.event(f"response.{response['status']}", {"response": response})
+
+
+def encode_error(error: BridgeError) -> bytes:
+    """An error in a stream that is passed through; what number its events have come to is not known."""
+    told = render_error(error)[1]["error"]
+    details = told if isinstance(told, dict) else {}
+    said = {"type": "error", "code": details.get("code") or details.get("type"), "message": error.message}
+    return encode_event(b"error", dumps(said | {"param": None, "sequence_number": 0}))

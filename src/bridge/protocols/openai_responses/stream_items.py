@@ -9,6 +9,7 @@ import orjson
 from bridge.canonical.content import Thinking
 from bridge.canonical.fold import parse_arguments
 from bridge.canonical.json import dumps
+from bridge.errors import LocalProtocolError
 from bridge.protocols.openai_responses.answer_items import (
     CALL_PREFIXES,
     annotation,
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
     from bridge.protocols.openai_responses.answer_items import AnswerShape, ItemStatus
     from bridge.protocols.openai_responses.call_forms import CallForm
-
-
-class LocalProtocolError(RuntimeError):
-    """The bridge tried to say something that the protocol does not allow here."""
 
 
 class EventWriter:

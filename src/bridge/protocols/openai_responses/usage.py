@@ -28,6 +28,11 @@ def parse_usage(usage: JsonValue) -> Usage | None:
     )
 
 
+def usage_in(said: JsonObject, _known: Usage | None) -> Usage | None:
+    """The counts that a response, or the event that ends its stream, tells of."""
+    return parse_usage(_object(said.get("response")).get("usage") or said.get("usage"))
+
+
 def _object(value: JsonValue) -> JsonObject:
     return value if isinstance(value, dict) else {}
 
