@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# A file of another version is begun anew: what it holds expires within the hour anyway.
-_VERSION = 2
+# The state in a file of another version is begun anew: it expires within the hour anyway. Counters stay: they last.
+_VERSION = 3
 _SCHEMA = """
 DROP TABLE IF EXISTS state;
 CREATE TABLE state (
@@ -28,7 +28,15 @@ CREATE TABLE state (
     expires_at REAL NOT NULL,
     PRIMARY KEY (pk, sk)
 ) WITHOUT ROWID;
-CREATE INDEX state_expiry ON state (expires_at)
+CREATE INDEX state_expiry ON state (expires_at);
+CREATE TABLE IF NOT EXISTS counters (
+    pk TEXT NOT NULL,
+    sk TEXT NOT NULL,
+    item TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (pk, sk)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS counters_expiry ON counters (expires_at)
 """
 
 
