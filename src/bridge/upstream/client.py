@@ -1,63 +1,104 @@
-"""Provider calls over httpx2. Every way a connection can fail is mapped here, once."""
+"""Provider calls over HTTP: one client for the life of the process, with its limits and its breakers."""
 
 from __future__ import annotations
 
+import math
+import time
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from bridge.errors import BridgeError, ErrorKind, broken_upstream
+from bridge.upstream.breaker import Breaker, BreakerRule
+from bridge.upstream.failures import NoAnswerError, failure_before_answer, failure_within_answer
+from bridge.upstream.timeouts import Patience, Timeouts
+from bridge.upstream.transport import HttpTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from bridge.ports import UpstreamCall, UpstreamReply
 
-CONNECT_SECONDS = 10.0
-SILENCE_SECONDS = 300.0
-
-_FAILURES: tuple[tuple[type[Exception], ErrorKind, int, str], ...] = (
-    (httpx2.ConnectTimeout, ErrorKind.TIMEOUT, 504, "no connection within {connect:.0f} s"),
-    (httpx2.TimeoutException, ErrorKind.TIMEOUT, 504, "no answer for {silence:.0f} s"),
-    (httpx2.ConnectError, ErrorKind.API, 502, "cannot be reached; check the base URL and that it is running"),
-    (
-        httpx2.RemoteProtocolError,
-        ErrorKind.API,
-        502,
-        "the connection broke in the middle of the answer",
-    ),
-    (httpx2.TransportError, ErrorKind.API, 502, "the connection failed"),
-    (httpx2.DecodingError, ErrorKind.API, 502, "the answer's compression is broken"),
-    (httpx2.InvalidURL, ErrorKind.API, 502, "the base URL is not a valid URL"),
-)
+_DEFAULT_TIMEOUTS = Timeouts()
+_DEFAULT_RULE = BreakerRule()
 
 
 class HttpUpstream:
-    """One connection pool for the life of the process."""
+    """One connection pool for the life of the process, and one breaker per provider and host."""
 
-    def __init__(self, transport: httpx2.AsyncBaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        transport: httpx2.AsyncBaseTransport | None = None,
+        *,
+        timeouts: Timeouts = _DEFAULT_TIMEOUTS,
+        breaker: BreakerRule | None = _DEFAULT_RULE,
+    ) -> None:
         self._transport = transport
+        self._timeouts = timeouts
+        self._rule = breaker
+        self._breakers: dict[tuple[str, str], Breaker] = {}
         self._client: httpx2.AsyncClient | None = None
 
     async def send(self, call: UpstreamCall) -> UpstreamReply:
-        client = self._client or self._connect()
+        breaker = self._admitting_breaker(call)
         try:
-            request = client.build_request(call.method, call.url, headers=dict(call.headers), content=call.body)
-            response = await client.send(request, stream=True)
-        except (httpx2.TransportError, httpx2.InvalidURL) as error:
-            raise _mapped(error, call.provider) from error
-        return HttpReply(response, call.provider)
+            reply = await self._send(call)
+        except NoAnswerError:
+            breaker.failed()
+            raise
+        except BaseException:
+            breaker.abandoned()
+            raise
+        if reply.status >= 500:
+            breaker.failed()
+        else:
+            breaker.succeeded()
+        return reply
 
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
 
-    def _connect(self) -> httpx2.AsyncClient:
+    async def _send(self, call: UpstreamCall) -> HttpReply:
+        client = self._client or self._open_client()
+        patience = Patience(self._timeouts, call.provider)
+        try:
+            request = client.build_request(call.method, call.url, headers=dict(call.headers), content=call.body)
+            with patience:
+                response = await client.send(request, stream=True)
+        except (httpx2.TransportError, httpx2.InvalidURL) as error:
+            patience.close()
+            raise failure_before_answer(error, call.provider, self._timeouts) from error
+        except BaseException:
+            patience.close()
+            raise
+        return HttpReply(response, call.provider, patience)
+
+    def _admitting_breaker(self, call: UpstreamCall) -> Breaker:
+        """The breaker of the call's host; BridgeError while it is open."""
+        host = call.url.partition("://")[2].partition("/")[0]
+        key = (call.provider, host)
+        breaker = self._breakers.get(key)
+        if breaker is None:
+            rule = self._rule or BreakerRule(failures=0)
+            breaker = self._breakers[key] = Breaker(rule, time.monotonic)
+        seconds = math.ceil(breaker.admit())
+        if seconds:
+            raise BridgeError(
+                ErrorKind.OVERLOADED,
+                f"{call.provider}: {host} failed again and again and is left alone for another {seconds} s",
+                provider=call.provider,
+                retry_after=str(seconds),
+            )
+        return breaker
+
+    def _open_client(self) -> httpx2.AsyncClient:
         self._client = httpx2.AsyncClient(
-            transport=self._transport,
-            timeout=httpx2.Timeout(SILENCE_SECONDS, connect=CONNECT_SECONDS),
-            limits=httpx2.Limits(max_keepalive_connections=64),
+            transport=self._transport or HttpTransport(),
+            timeout=httpx2.Timeout(None, connect=self._timeouts.connect),
             headers={"accept-encoding": "identity", "user-agent": "toolbridge"},
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # one caller's are not another's
         )
         return self._client
 
@@ -65,21 +106,29 @@ class HttpUpstream:
 class HttpReply:
     """An open response."""
 
-    __slots__ = ("_provider", "_response", "headers", "status")
+    __slots__ = ("_patience", "_provider", "_response", "headers", "status")
 
-    def __init__(self, response: httpx2.Response, provider: str) -> None:
+    def __init__(self, response: httpx2.Response, provider: str, patience: Patience) -> None:
         self._response = response
         self._provider = provider
+        self._patience = patience
         self.status = response.status_code
         self.headers: Mapping[str, str] = response.headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
+        compressed = "content-encoding" in self.headers  # although asked not to
+        pieces = aiter(self._response.aiter_bytes() if compressed else self._response.stream)  # type: ignore[arg-type]
+        patience = self._patience
         try:
-            compressed = "content-encoding" in self.headers  # although asked not to
-            async for data in self._response.aiter_bytes() if compressed else self._response.aiter_raw():
+            while True:
+                with patience:
+                    data = await anext(pieces)
+                patience.answer_began()
                 yield data
+        except StopAsyncIteration:
+            return
         except (httpx2.TransportError, httpx2.DecodingError) as error:
-            raise _mapped(error, self._provider) from error
+            raise failure_within_answer(error, self._provider) from error
 
     async def read(self, limit: int) -> bytes:
         pieces, size = [], 0
@@ -91,12 +140,5 @@ class HttpReply:
         return b"".join(pieces)
 
     async def aclose(self) -> None:
+        self._patience.close()
         await self._response.aclose()
-
-
-def _mapped(error: Exception, provider: str) -> BridgeError:
-    for kind_of_failure, kind, status, text in _FAILURES:
-        if isinstance(error, kind_of_failure):
-            said = text.format(connect=CONNECT_SECONDS, silence=SILENCE_SECONDS)
-            return BridgeError(kind, f"{provider}: {said}", status=status, provider=provider)
-    raise error
