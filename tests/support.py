@@ -39,10 +39,14 @@ def close_opened() -> None:
         _OPENED.pop().close()
 
 
+# Does what it is told and nothing more: what it sends is compared to the letter, what fails fails at once.
+PLAIN = {"LOG_LEVEL": "error", "LOOP_GUARD": "off", "UPSTREAM_RETRIES": "0", "CIRCUIT_BREAKER": "off"}
+
+
 @contextmanager
 def running_bridge(tmp_path: Path, **environment: str) -> Iterator[str]:
-    """Serve the bridge with these settings; yields its URL."""
-    settings = load_settings({"STATE_FILE": str(tmp_path / "state.sqlite3"), "LOG_LEVEL": "error", **environment})
+    """Serve the bridge, plain but for these settings; yields its URL."""
+    settings = load_settings({"STATE_FILE": str(tmp_path / "state.sqlite3"), **PLAIN, **environment})
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)

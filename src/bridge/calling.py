@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.ports import UpstreamCall
+from bridge.upstream.retry import RetryPolicy, send_with_retries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_KEYS_TRIED = 2
 MAX_ERROR_BYTES = 64 * 1024
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
 JSON = "application/json"
 
 
@@ -26,6 +28,7 @@ class Caller:
     """Sends what the pipeline wants sent."""
 
     upstream: Upstream
+    retries: RetryPolicy = field(default_factory=RetryPolicy)
 
     async def send(
         self,
@@ -35,17 +38,24 @@ class Caller:
         body: bytes,
         headers: Mapping[str, str] | None = None,
     ) -> UpstreamReply:
-        """Send a body; where the bridge holds several keys, one that is refused or used up is followed by another."""
+        """Send a body; where the bridge holds several keys, one that is refused or used up is followed by another.
+
+        What may go better a moment later is tried again: nothing of the answer has been handed on yet.
+        """
         keys = _keys(provider, call.credential)
-        for key in keys:
-            said = {"content-type": JSON, **(headers or {}), **provider.call_headers(key, call.headers)}
-            sent = UpstreamCall(provider.name, call.method, provider.url(path), said, body or None)
-            reply = await self.upstream.send(sent)
-            call.record.upstream_status = reply.status
-            if reply.status not in (401, 429) or key is keys[-1]:
-                break
-            await reply.aclose()
-        return reply
+
+        async def attempt() -> UpstreamReply:
+            for key in keys:
+                said = {"content-type": JSON, **(headers or {}), **provider.call_headers(key, call.headers)}
+                sent = UpstreamCall(provider.name, call.method, provider.url(path), said, body or None)
+                reply = await self.upstream.send(sent)
+                call.record.upstream_status = reply.status
+                if reply.status not in (401, 429) or key is keys[-1]:
+                    break
+                await reply.aclose()
+            return reply
+
+        return await send_with_retries(attempt, self.retries, call.deadline, on_retry=call.record.count_retry)
 
 
 def _keys(provider: Provider, credential: str | None) -> list[str | None]:

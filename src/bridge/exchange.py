@@ -12,6 +12,7 @@ from bridge.errors import invalid_request
 
 if TYPE_CHECKING:
     from bridge.canonical.events import Usage
+    from bridge.canonical.json import JsonObject
     from bridge.providers import ProtocolName
 
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
@@ -22,14 +23,18 @@ StreamBody: TypeAlias = Callable[[Write], Awaitable[None]]
 class Record:
     """What is worth a log line about one exchange; the pipeline fills it in as it learns it."""
 
+    principal: str = ""
     provider: str = ""
     wire_model: str = ""
     route_reason: str = ""
     upstream_status: int = 0
+    upstream_retries: int = 0
+    fallbacks: int = 0
     tool_call_count: int = 0
     stop_reason: str = ""
     usage: Usage | None = None
     losses: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     error_kind: str = ""
     conversation_id: str = ""
     store_reads: int = 0
@@ -38,6 +43,9 @@ class Record:
     repaired_calls: int = 0
     replayed_calls: int = 0
     state_failures: int = 0
+
+    def count_retry(self) -> None:
+        self.upstream_retries += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,8 @@ class ClientCall:
     record: Record = field(default_factory=Record)
     method: str = "POST"
     query: str = ""
+    document: JsonObject | None = None
+    """The body, parsed and found to be within its limits; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +86,10 @@ class Envelope(BaseModel):
     thread: object = None
 
 
-def read_envelope(body: bytes) -> Envelope:
-    """Where a body wants to go; BridgeError if it does not say."""
+def read_envelope(document: JsonObject | None) -> Envelope:
+    """Where a request wants to go; BridgeError if it does not say."""
     try:
-        return Envelope.model_validate_json(body)
+        return Envelope.model_validate(document or {})
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=True, include_input=False)[0]
         path = ".".join(str(part) for part in problem["loc"]) or "body"

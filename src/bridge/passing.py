@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.calling import JSON, read_and_close, without_keys
+from bridge.calling import JSON, MAX_ANSWER_BYTES, read_and_close, without_keys
 from bridge.deadline import until
 from bridge.errors import BridgeError
 from bridge.exchange import Answer
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from bridge.exchange import ClientCall, StreamBody, Write
     from bridge.ports import UpstreamReply
     from bridge.providers import ProtocolName, Provider
-
-MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 
 async def pass_through(caller: Caller, call: ClientCall, provider: Provider, path: str, body: bytes) -> Answer:

@@ -1,4 +1,4 @@
-"""Answers that write themselves: a provider's stream translated for the client, or relayed as it is."""
+"""Answers that write themselves: a provider's stream, translated for the client."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bridge.exchange import Answer
 from bridge.protocols import registry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from bridge.canonical.events import StreamEvent
     from bridge.exchange import ClientCall, StreamBody, Write
-    from bridge.ports import StreamDecoder, StreamEncoder, UpstreamReply
+    from bridge.ports import StreamEncoder
     from bridge.state.keeper import AnswerKeeper
 
 EVENT_STREAM = "text/event-stream; charset=utf-8"
@@ -26,27 +26,21 @@ EVENT_STREAM = "text/event-stream; charset=utf-8"
 class Translation:
     """A provider's stream on its way to becoming a client's."""
 
-    reply: UpstreamReply
-    decoder: StreamDecoder
+    batches: AsyncIterator[list[StreamEvent]]
+    close: Callable[[], Awaitable[None]]
     encoder: StreamEncoder
     keeper: AnswerKeeper
 
-    async def events(self) -> AsyncIterator[list[StreamEvent]]:
-        try:
-            async for data in self.reply.chunks():
-                batch = self.decoder.feed(data)
-                if batch:
-                    yield self.keeper.observe(batch)
-        except BridgeError:
-            last = self.decoder.close()
-            if last and isinstance(last[-1], StreamFailed):
-                raise
-            yield self.keeper.observe(last)  # it broke after everything had been said
-            return
-        yield self.keeper.observe(self.decoder.close())
+    async def first_batch(self) -> list[StreamEvent]:
+        """What the stream says first; raises what it says if that is an error."""
+        batch = await anext(self.batches)
+        if isinstance(batch[0], StreamFailed):
+            raise batch[0].error
+        return batch
 
     async def write(self, batch: list[StreamEvent], write: Write) -> None:
         """Say a batch; the end of the message waits until its tool calls are stored."""
+        batch = self.keeper.observe(batch)
         if batch and isinstance(batch[-1], MessageEnd):
             if len(batch) > 1:
                 await write(self.encoder.encode(batch[:-1]))
@@ -58,32 +52,23 @@ class Translation:
 
 async def streamed(call: ClientCall, translation: Translation, headers: Mapping[str, str]) -> Answer:
     """Wait for the first events, so that an early failure still has a status of its own, then stream."""
-    batches = translation.events()
     try:
-        first = await anext(batches)
+        first = await translation.first_batch()
     except BaseException:
-        await translation.reply.aclose()
+        await translation.close()
         raise
-    if isinstance(first[0], StreamFailed):
-        await translation.reply.aclose()
-        raise first[0].error
-    body = _stream_body(call, translation, first, batches)
+    body = _stream_body(call, translation, first)
     return Answer(200, {"content-type": EVENT_STREAM, **headers}, body, registry.heartbeat(call.protocol))
 
 
-def _stream_body(
-    call: ClientCall,
-    translation: Translation,
-    first: list[StreamEvent],
-    batches: AsyncIterator[list[StreamEvent]],
-) -> StreamBody:
+def _stream_body(call: ClientCall, translation: Translation, first: list[StreamEvent]) -> StreamBody:
     encode = translation.encoder.encode
 
     async def write_all(write: Write) -> None:
         try:
             async with until(call.deadline):
                 await translation.write(first, write)
-                async for batch in batches:
+                async for batch in translation.batches:
                     await translation.write(batch, write)
                     if batch and isinstance(batch[-1], StreamFailed):
                         call.record.error_kind = batch[-1].error.kind.name
@@ -95,7 +80,7 @@ def _stream_body(
             await write(encode([StreamFailed(BridgeError(ErrorKind.API, "the bridge failed in this stream"))]))
             raise
         finally:
-            await translation.reply.aclose()
+            await translation.close()
             await translation.keeper.give_up()
 
     return write_all

@@ -10,16 +10,18 @@ import orjson
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, Record
 from bridge.protocols.registry import error_renderer
-from handler.endpoints import JSON, dialect_of, find_endpoint
+from handler.auth import identify
+from handler.endpoints import JSON, PUBLIC, dialect_of, find_endpoint
+from handler.late import late_answer
 from handler.request import HttpRequest, read_request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping
 
-    from bridge.exchange import StreamBody
     from bridge.providers import ProtocolName
     from handler.asgi import Receive, Scope, Send
-    from handler.endpoints import Edge
+    from handler.auth import Identity
+    from handler.endpoints import Edge, Endpoint
     from handler.live_edge import EdgeSource
 
 _CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log has the cause under the request id")
@@ -43,29 +45,62 @@ class App:
         record = Record()
         with edge.observer.exchange(request, record, response):
             try:
-                answer = await self._answer(edge, request, record, receive)
+                endpoint = find_endpoint(request)
+                if endpoint not in PUBLIC:
+                    edge, request.identity = await self._identified(edge, request)
+                    record.principal = request.identity.principal
+                await read_request(request, receive, edge.max_body_bytes)
             except BridgeError as error:
-                record.error_kind = error.kind.name
-                answer = _error_answer(error, dialect_of(request), request.id)
-            except Exception:  # noqa: BLE001  (whatever it is, the client gets an answer and the log the cause)
-                edge.observer.crashed(request)
-                record.error_kind = "CRASH"
-                answer = _error_answer(_CRASH, dialect_of(request), request.id)
-            await self._respond(request, response, answer, receive)
+                await response.whole(_refused(error, request, record))
+                return
+            await _until_client_leaves(self._serve(edge, endpoint, request, record, response), receive)
+            await edge.accounts.settle(record)
 
-    async def _respond(self, request: HttpRequest, response: _Response, answer: Answer, receive: Receive) -> None:
+    async def _identified(self, edge: Edge, request: HttpRequest) -> tuple[Edge, Identity]:
+        """Who asks, and the edge that knows them: a token that is not known may be newer than the present edge."""
+        try:
+            return edge, identify(request.headers, edge.tokens)
+        except BridgeError:
+            newer = await self._source.newer()
+            if newer is None:
+                raise
+            return newer, identify(request.headers, newer.tokens)
+
+    async def _serve(
+        self, edge: Edge, endpoint: Endpoint, request: HttpRequest, record: Record, response: _Response
+    ) -> None:
+        """Answer, or keep the connection alive until there is an answer."""
+        answering = asyncio.ensure_future(self._answer(edge, endpoint, request, record))
+        try:
+            done, _ = await asyncio.wait({answering}, timeout=edge.heartbeat_seconds)
+            if not done and _wants_stream(request):
+                await response.streamed(late_answer(answering, dialect_of(request)))
+                return
+            answer = await answering
+        finally:
+            answering.cancel()
         if isinstance(answer.body, bytes):
             await response.whole(answer)
             return
         try:
-            await _until_client_leaves(response.streamed(answer, answer.body), receive)
+            await response.streamed(answer)
         except Exception:  # noqa: BLE001  (the stream has said so already; here it is only logged)
-            self._source.edge.observer.crashed(request)
+            edge.observer.crashed(request)
             await response.finish()
 
-    async def _answer(self, edge: Edge, request: HttpRequest, record: Record, receive: Receive) -> Answer:
-        endpoint = find_endpoint(request)
-        await read_request(request, receive, edge.max_body_bytes)
+    async def _answer(self, edge: Edge, endpoint: Endpoint, request: HttpRequest, record: Record) -> Answer:
+        """Whatever happens, an answer."""
+        try:
+            return await self._answer_with_newest(edge, endpoint, request, record)
+        except BridgeError as error:
+            return _refused(error, request, record)
+        except Exception:  # noqa: BLE001  (whatever it is, the client gets an answer and the log the cause)
+            edge.observer.crashed(request)
+            record.error_kind = "CRASH"
+            return _error_answer(_CRASH, dialect_of(request), request.id)
+
+    async def _answer_with_newest(self, edge: Edge, endpoint: Endpoint, request: HttpRequest, record: Record) -> Answer:
+        """A provider that refuses the bridge's key may have been given a new one, which the edge does not know yet."""
         try:
             return await endpoint(edge, request, record)
         except BridgeError as error:
@@ -85,6 +120,19 @@ class App:
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
+
+
+def _refused(error: BridgeError, request: HttpRequest, record: Record) -> Answer:
+    record.error_kind = error.kind.name
+    return _error_answer(error, dialect_of(request), request.id)
+
+
+def _wants_stream(request: HttpRequest) -> bool:
+    """Asked only when an answer is late, so the body may be read for it."""
+    try:
+        return request.method == "POST" and orjson.loads(request.body).get("stream") is True
+    except (AttributeError, ValueError):
+        return False
 
 
 def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -> Answer:
@@ -116,7 +164,10 @@ class _Response:
         await self._start(answer, {"content-length": str(len(body))} if answer.status != 204 else {})
         await self._body(b"" if self._request.method == "HEAD" else body, more=False)
 
-    async def streamed(self, answer: Answer, body: StreamBody) -> None:
+    async def streamed(self, answer: Answer) -> None:
+        body = answer.body
+        if isinstance(body, bytes):
+            raise TypeError("an answer that is not a stream")
         await self._start(answer, {"cache-control": "no-cache", "x-accel-buffering": "no"})
         beating = asyncio.ensure_future(self._beat(answer.heartbeat))
         try:

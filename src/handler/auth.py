@@ -21,6 +21,9 @@ class Identity:
     credential: str | None
 
 
+NOBODY = Identity("local", None)
+
+
 def identify(headers: Mapping[str, str], tokens: Mapping[str, str]) -> Identity:
     """Authenticate a request; with no tokens configured everyone is let in under the hash of their credential."""
     credentials = [headers.get("x-api-key", ""), _bearer(headers.get("authorization", ""))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -15,7 +15,8 @@ from bridge.exchange import Answer, ClientCall
 from bridge.routing import explain
 from bridge.state.claims import conversation_token
 from bridge.state.keys import partition_key
-from handler.auth import identify
+from bridge.strict_json import check
+from handler.limits import Limits, check_request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bridge.pipeline import Bridge
     from bridge.ports import ConversationStore
     from bridge.providers import ProtocolName
+    from handler.accounts import Accounts
     from handler.observability import Observer
     from handler.request import HttpRequest
 
@@ -40,8 +42,10 @@ class Edge:
     observer: Observer
     tokens: Mapping[str, str]
     catalog: Catalog
+    accounts: Accounts
     allow_origins: tuple[str, ...] = ()
     max_body_bytes: int = 5 * 1024 * 1024
+    limits: Limits = field(default_factory=Limits)
     heartbeat_seconds: float = 10.0
 
 
@@ -53,19 +57,21 @@ async def health(_edge: Edge, _request: HttpRequest, _record: Record) -> Answer:
 
 
 async def messages(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.answer(_client_call(edge, request, record, "anthropic"))
+    return await _answer(edge, _client_call(edge, request, record, "anthropic"))
 
 
 async def count_tokens(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.count_tokens(_client_call(edge, request, record, "anthropic"))
+    call = _client_call(edge, request, record, "anthropic")
+    check_request(call.document or {}, edge.limits)
+    return await edge.bridge.count_tokens(call)
 
 
 async def chat_completions(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.answer(_client_call(edge, request, record, "openai_chat"))
+    return await _answer(edge, _client_call(edge, request, record, "openai_chat"))
 
 
 async def responses(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.answer(_client_call(edge, request, record, "openai_responses"))
+    return await _answer(edge, _client_call(edge, request, record, "openai_responses"))
 
 
 async def stored_response(edge: Edge, request: HttpRequest, record: Record) -> Answer:
@@ -83,14 +89,13 @@ async def messages_resource(edge: Edge, request: HttpRequest, record: Record) ->
 
 
 async def explain_route(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
-    identity = identify(request.headers, edge.tokens)
     query = dict(parse_qsl(request.query))
-    return _json(explain(edge.bridge.routing, query.get("model", ""), query.get("client"), identity.credential))
+    credential = request.identity.credential
+    return _json(explain(edge.bridge.routing, query.get("model", ""), query.get("client"), credential))
 
 
 async def list_models(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
-    identity = identify(request.headers, edge.tokens)
-    entries = await edge.catalog.list(identity.credential, identity.principal)
+    entries = await edge.catalog.list(request.identity.credential, request.identity.principal)
     if dialect_of(request) == "openai_chat":
         from bridge.protocols.openai_chat.models import render_models as render_openai
 
@@ -103,8 +108,7 @@ async def list_models(edge: Edge, request: HttpRequest, _record: Record) -> Answ
 
 
 async def show_model(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
-    identity = identify(request.headers, edge.tokens)
-    entry = await edge.catalog.find(request.parameter, identity.credential, identity.principal)
+    entry = await edge.catalog.find(request.parameter, request.identity.credential, request.identity.principal)
     if entry is None:
         raise BridgeError(ErrorKind.NOT_FOUND, f"there is no model {request.parameter[:200]!r}")
     if dialect_of(request) == "openai_chat":
@@ -118,10 +122,13 @@ async def show_model(edge: Edge, request: HttpRequest, _record: Record) -> Answe
 
 async def terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
     conversation_id = legal_conversation_id(request.parameter)
-    principal = identify(request.headers, edge.tokens).principal
-    deleted = await edge.store.terminate(partition_key(principal, conversation_token(conversation_id)))
+    partition = partition_key(request.identity.principal, conversation_token(conversation_id))
+    deleted = await edge.store.terminate(partition)
     return _json({"id": conversation_id, "type": "conversation_terminated", "deleted_items": deleted})
 
+
+PUBLIC = frozenset({health})
+"""What is served without a token."""
 
 _ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
     ("POST", re.compile(r"(?:/anthropic)?/v1/messages"), messages),
@@ -172,18 +179,26 @@ def dialect_of(request: HttpRequest) -> ProtocolName:
 
 
 def _client_call(edge: Edge, request: HttpRequest, record: Record, protocol: ProtocolName) -> ClientCall:
-    identity = identify(request.headers, edge.tokens)
     return ClientCall(
         protocol,
         request.headers,
         request.body,
-        identity.principal,
-        identity.credential,
+        request.identity.principal,
+        request.identity.credential,
         request.deadline,
         record,
         request.method,
         request.query,
+        check(request.body, edge.limits.json) if request.body else None,
     )
+
+
+async def _answer(edge: Edge, call: ClientCall) -> Answer:
+    check_request(call.document or {}, edge.limits)
+    admission = await edge.accounts.admit(call.record)
+    answer = await edge.bridge.answer(call)
+    limits = admission.headers(call.protocol)
+    return replace(answer, headers={**limits, **answer.headers}) if limits else answer
 
 
 def _json(body: object) -> Answer:

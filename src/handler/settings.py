@@ -11,8 +11,13 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from bridge.limits import RateLimits
+from bridge.policies.chain import PolicySettings
 from bridge.providers import DEFAULT_BASE_URLS, PROTOCOLS, OpenAiApi, Provider, ProviderName, api_root
 from bridge.routing import RoutingTable
+from bridge.strict_json import JsonLimits
+from bridge.upstream.addresses import is_metadata
+from handler.limits import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +27,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"})
-_METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200"})
 
 
 class SettingsError(ValueError):
@@ -48,7 +52,7 @@ def _parse_base_url(value: object) -> object:
 
 def _is_metadata_host(host: str) -> bool:
     name = host.rstrip(".").lower()
-    if name in _METADATA_HOSTS or name in _METADATA_ADDRESSES:
+    if name in _METADATA_HOSTS:
         return True
     try:
         address = ipaddress.ip_address(name.split("%")[0])
@@ -57,8 +61,7 @@ def _is_metadata_host(host: str) -> bool:
             address = ipaddress.ip_address(socket.inet_aton(name))  # 2852039166, 0xa9fea9fe: the C library's spellings
         except OSError:
             return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_link_local
+    return is_metadata(address)
 
 
 def _parse_model_map(value: object) -> object:
@@ -109,10 +112,12 @@ def _parse_keys(value: object) -> object:
     return keys
 
 
-Origins = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
 Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
 BaseUrl = Annotated[str | None, BeforeValidator(_parse_base_url)]
 Header = Annotated[str | None, AfterValidator(_check_header)]
+Count = Annotated[int | None, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
 Flag = Annotated[bool, BeforeValidator(_lower)]
 
 
@@ -205,9 +210,7 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
         "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
     )
-    allow_origins: Origins = _setting(
-        "ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any."
-    )
+    allow_origins: Names = _setting("ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any.")
     server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(_lower)] = _setting(
         "SERVER_TOOLS_MODE",
         "error",
@@ -217,7 +220,25 @@ class Settings(BaseModel):
         "MCP_BRIDGE_MODE", "off", "`mcp_servers` in requests: `off` or `http-sse`."
     )
     loop_guard: Annotated[Literal["off", "standard", "strict"], BeforeValidator(_lower)] = _setting(
-        "LOOP_GUARD", "standard", "Guard against repeated tool calls: `off`, `standard` or `strict`."
+        "LOOP_GUARD",
+        "standard",
+        "`off` forwards faithfully; `standard` drops repeated user text beside tool results and adds a sentence to the "
+        "system prompt; `strict` also strips system reminders, drops all text beside results and asks for words, not "
+        "calls, after them.",
+    )
+    read_only_intent: Flag = _setting(
+        "READ_ONLY_INTENT",
+        False,
+        "Leave only reading tools declared while the user only asks to read, explain, summarise or list.",
+    )
+    read_only_tools: Names = _setting(
+        "READ_ONLY_TOOLS", (), "More tools that only read, by name or glob, with commas (`mcp__*__get_*`)."
+    )
+    repeat_hint: Flag = _setting(
+        "REPEAT_HINT",
+        False,
+        "Ask once more, with a hint, when a model repeats a tool call whose result is there. Answers right after tool "
+        "results are then not streamed from the provider.",
     )
     tool_bridge_stream: Flag = _setting(
         "TOOL_BRIDGE_STREAM", True, "`false` serves streams from a provider call that is not streamed."
@@ -227,12 +248,89 @@ class Settings(BaseModel):
         True,
         "Prompts of OpenAI clients are marked for Anthropic's prompt cache: system, tools and the last turns.",
     )
+    connect_timeout_seconds: Seconds = _setting(
+        "UPSTREAM_CONNECT_TIMEOUT_SECONDS", 10.0, "How long a connection to a provider may take."
+    )
+    first_byte_timeout_seconds: Seconds = _setting(
+        "UPSTREAM_FIRST_BYTE_TIMEOUT_SECONDS", 600.0, "How long a provider may take to begin its answer."
+    )
+    idle_timeout_seconds: Seconds = _setting(
+        "UPSTREAM_IDLE_TIMEOUT_SECONDS", 300.0, "How long a provider may be silent within an answer."
+    )
+    total_timeout_seconds: Seconds | None = _setting(
+        "UPSTREAM_TOTAL_TIMEOUT_SECONDS", None, "How long a whole answer may take. Unset: until the deadline of Lambda."
+    )
+    upstream_retries: Annotated[int, Field(ge=0, le=2)] = _setting(
+        "UPSTREAM_RETRIES",
+        2,
+        "How often a call is tried again after 408, 409, 429, 5xx or a failed connection, before the answer begins.",
+    )
+    circuit_breaker: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+        "CIRCUIT_BREAKER", "on", "Fail fast while a provider is dead: after 10 failures in 30 s, for 15 s."
+    )
+    fallback_models: Names = _setting(
+        "FALLBACK_MODELS",
+        (),
+        "Models (`provider/model`, with commas) that are asked one after another when a provider fails before its "
+        "answer begins.",
+    )
+    requests_per_minute: Count = _setting(
+        "RATE_LIMIT_REQUESTS_PER_MINUTE", None, "Requests that each principal may make in a minute. Unset: any number."
+    )
+    tokens_per_minute: Count = _setting(
+        "RATE_LIMIT_TOKENS_PER_MINUTE", None, "Tokens that each principal may use in a minute. Unset: any number."
+    )
+    tokens_per_day: Count = _setting(
+        "RATE_LIMIT_TOKENS_PER_DAY", None, "Tokens that each principal may use in a UTC day. Unset: any number."
+    )
     heartbeat_seconds: Annotated[float, Field(ge=0.05, le=60)] = _setting(
         "HEARTBEAT_SECONDS", 10.0, "A stream that is silent for this long sends a sign of life."
     )
     max_body_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = _setting(
         "MAX_BODY_BYTES", 5 * 1024 * 1024, "Largest request body. Lambda itself takes 6 MB, escaping included."
     )
+
+    max_json_depth: Annotated[int, Field(ge=8, le=150)] = _setting(
+        "MAX_JSON_DEPTH", 64, "Deepest nesting of a request's JSON."
+    )
+    max_json_keys: Annotated[int, Field(ge=1000, le=10_000_000)] = _setting(
+        "MAX_JSON_KEYS", 400_000, "Keys and list elements of a request, all together."
+    )
+    max_messages: Annotated[int, Field(ge=1, le=1_000_000)] = _setting(
+        "MAX_MESSAGES", 10_000, "Messages, or input items, of one request."
+    )
+    max_tools: Annotated[int, Field(ge=1, le=100_000)] = _setting(
+        "MAX_TOOLS", 1_000, "Tools that one request declares."
+    )
+    max_schema_depth: Annotated[int, Field(ge=4, le=150)] = _setting(
+        "MAX_SCHEMA_DEPTH", 32, "Deepest nesting of a tool's or an answer's schema, in levels of JSON."
+    )
+    max_schema_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = _setting(
+        "MAX_SCHEMA_BYTES", 102_400, "Largest schema of one tool or answer."
+    )
+    max_images: Annotated[int, Field(ge=0, le=10_000)] = _setting(
+        "MAX_IMAGES", 600, "Images and documents of one request, together."
+    )
+    max_image_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = _setting(
+        "MAX_IMAGE_BYTES", 5 * 1024 * 1024, "Largest image, as base64. The whole body has its own limit."
+    )
+    max_document_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = _setting(
+        "MAX_DOCUMENT_BYTES",
+        32 * 1024 * 1024,
+        "Largest document or sound, as base64. The body has its own limit.",
+    )
+
+    def limits(self) -> Limits:
+        return Limits(
+            JsonLimits(self.max_json_depth, self.max_json_keys),
+            self.max_messages,
+            self.max_tools,
+            self.max_schema_depth,
+            self.max_schema_bytes,
+            self.max_images,
+            self.max_image_bytes,
+            self.max_document_bytes,
+        )
 
     def providers(self) -> dict[ProviderName, Provider]:
         return {name: self._provider(name) for name in PROTOCOLS}
@@ -269,6 +367,12 @@ class Settings(BaseModel):
             openrouter_default_vendor=self.openrouter_default_vendor,
             demo=demo,
         )
+
+    def rate_limits(self) -> RateLimits:
+        return RateLimits(self.requests_per_minute, self.tokens_per_minute, self.tokens_per_day)
+
+    def policies(self) -> PolicySettings:
+        return PolicySettings(self.loop_guard, self.read_only_intent, self.read_only_tools, self.repeat_hint)
 
     @property
     def has_provider(self) -> bool:

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING
 
 from bridge.calling import Caller
 from bridge.catalog import Catalog
+from bridge.limits import Limiter
 from bridge.pipeline import Bridge
+from bridge.translating import Translator
+from bridge.upstream.breaker import BreakerRule
 from bridge.upstream.client import HttpUpstream
+from bridge.upstream.retry import RetryPolicy
+from bridge.upstream.timeouts import Timeouts
+from handler.accounts import Accounts
 from handler.app import App
 from handler.endpoints import Edge
 from handler.live_edge import FixedEdge, LiveEdge
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 
     from bridge.ports import ConversationStore, DocumentStore, ThreadStore
     from bridge.providers import Provider
+    from bridge.state.counters import CounterStore
     from handler.settings import Settings
 
 
@@ -53,24 +60,31 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
 
 
 def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> Edge:
-    routing, upstream = settings.routing(demo), HttpUpstream()
+    routing, upstream = settings.routing(demo), make_upstream(settings)
     stores = make_stores(settings)
+    translator = Translator(
+        Caller(upstream, RetryPolicy(settings.upstream_retries)),
+        stores.tools,
+        settings.policies(),
+        stream_upstream=settings.tool_bridge_stream,
+        mark_prompts=settings.cache_prompts,
+    )
     return Edge(
         bridge=Bridge(
             routing,
-            Caller(upstream),
-            stores.tools,
-            stores.threads if settings.threads == "on" else None,
-            stores.responses,
-            stream_upstream=settings.tool_bridge_stream,
-            mark_prompts=settings.cache_prompts,
+            translator,
+            threads=stores.threads if settings.threads == "on" else None,
+            responses=stores.responses,
+            fallback_models=settings.fallback_models,
         ),
         catalog=Catalog(routing, upstream),
         store=stores.tools,
+        accounts=Accounts(Limiter(stores.counters, settings.rate_limits())),
         observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,
         max_body_bytes=settings.max_body_bytes,
+        limits=settings.limits(),
         heartbeat_seconds=settings.heartbeat_seconds,
     )
 
@@ -83,6 +97,16 @@ def with_settings(edge: Edge, settings: Settings) -> Edge:
     return replace(edge, bridge=bridge, catalog=catalog, tokens=settings.worker_token)
 
 
+def make_upstream(settings: Settings) -> HttpUpstream:
+    timeouts = Timeouts(
+        settings.connect_timeout_seconds,
+        settings.first_byte_timeout_seconds,
+        settings.idle_timeout_seconds,
+        settings.total_timeout_seconds,
+    )
+    return HttpUpstream(timeouts=timeouts, breaker=BreakerRule() if settings.circuit_breaker == "on" else None)
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """Everything that is kept, in one place."""
@@ -90,6 +114,7 @@ class Stores:
     tools: ConversationStore
     threads: ThreadStore
     responses: DocumentStore
+    counters: CounterStore
 
 
 def make_stores(settings: Settings) -> Stores:
@@ -101,18 +126,28 @@ def make_stores(settings: Settings) -> Stores:
     )
     if settings.state_table is not None:
         from bridge.state.dynamodb import DynamoDbStore
+        from bridge.state.dynamodb_counters import DynamoDbCounters
         from bridge.state.dynamodb_documents import DynamoDbDocuments
         from bridge.state.dynamodb_table import DynamoDbTable
         from bridge.state.dynamodb_threads import DynamoDbThreads
 
         table = DynamoDbTable(settings.state_table)
         return Stores(
-            DynamoDbStore(table, ttl), DynamoDbThreads(table, thread_ttl), DynamoDbDocuments(table, response_ttl)
+            DynamoDbStore(table, ttl),
+            DynamoDbThreads(table, thread_ttl),
+            DynamoDbDocuments(table, response_ttl),
+            DynamoDbCounters(table),
         )
     from bridge.state.sqlite import SqliteStore
+    from bridge.state.sqlite_counters import SqliteCounters
     from bridge.state.sqlite_documents import SqliteDocuments
     from bridge.state.sqlite_file import SqliteFile
     from bridge.state.sqlite_threads import SqliteThreads
 
     file = SqliteFile(settings.state_file)
-    return Stores(SqliteStore(file, ttl), SqliteThreads(file, thread_ttl), SqliteDocuments(file, response_ttl))
+    return Stores(
+        SqliteStore(file, ttl),
+        SqliteThreads(file, thread_ttl),
+        SqliteDocuments(file, response_ttl),
+        SqliteCounters(file),
+    )

@@ -33,6 +33,18 @@ class Usage:
     estimated: bool = False
 
 
+def add_usage(first: Usage, second: Usage) -> Usage:
+    """What two answers cost together."""
+    return Usage(
+        first.input_tokens + second.input_tokens,
+        first.output_tokens + second.output_tokens,
+        first.cache_read_tokens + second.cache_read_tokens,
+        first.cache_write_tokens + second.cache_write_tokens,
+        first.reasoning_tokens + second.reasoning_tokens,
+        first.estimated or second.estimated,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class MessageStart:
     usage: Usage = Usage()

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import orjson
+from pydantic_core import from_json
 
 from bridge.canonical.fold import fold
 from bridge.canonical.json import dumps
@@ -63,7 +64,7 @@ class ResponseTurn:
 
 async def open_response(store: DocumentStore, principal: str, body: bytes) -> ResponseTurn:
     """The request with everything that its `previous_response_id` stands for."""
-    request = orjson.loads(body)
+    request = from_json(body)
     sent, previous = _items(request.get("input")), request.get("previous_response_id")
     is_stored = request.get("store") is not False
     answer_id = f"resp_{secrets.token_hex(24)}"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import orjson
+from pydantic_core import from_json
 
 from bridge.canonical.fold import fold
 from bridge.canonical.json import dumps
@@ -83,7 +84,7 @@ class ThreadTurn:
 
 async def open_turn(store: ThreadStore, principal: str, body: bytes) -> ThreadTurn:
     """Begin or continue the thread that a request names; BridgeError with Anthropic's code if that cannot be."""
-    request = orjson.loads(body)
+    request = from_json(body)
     match request.pop("thread", None):
         case {"type": "create"}:
             token = random_token(secrets.token_bytes(16))

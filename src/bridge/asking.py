@@ -1,0 +1,115 @@
+"""One provider asked for one turn, and what it answers in the bridge's own terms."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bridge.calling import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, read_and_close, without_keys
+from bridge.canonical.events import StreamFailed
+from bridge.canonical.fold import fold
+from bridge.canonical.json import dumps
+from bridge.canonical.request import media_characters
+from bridge.errors import BridgeError
+from bridge.protocols import registry
+from bridge.providers import ANSWER_PATHS
+from bridge.state.memory import without_replays
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from bridge.calling import Caller
+    from bridge.canonical.events import StreamEvent
+    from bridge.canonical.fold import Message
+    from bridge.canonical.reading import Rendered
+    from bridge.canonical.request import Request
+    from bridge.canonical.target import Target
+    from bridge.exchange import ClientCall
+    from bridge.ports import UpstreamReply
+    from bridge.protocols.registry import ServerSide
+    from bridge.providers import ProtocolName, Provider
+
+BYTES_PER_TOKEN = 4
+_REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking|encrypted content|item with id", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A provider's answer on its way."""
+
+    reply: UpstreamReply
+    server: ServerSide
+    rendered: Rendered
+
+    @property
+    def is_stream(self) -> bool:
+        """False also where a provider that was asked for a stream sends a document, most often an error, instead."""
+        content_type = self.reply.headers.get("content-type", "")
+        return "json" not in content_type and "html" not in content_type
+
+    async def events(self) -> AsyncIterator[list[StreamEvent]]:
+        """What the answer says, as it comes."""
+        decoder = self.server.stream_decoder(self.rendered.reading)
+        try:
+            async for data in self.reply.chunks():
+                batch = decoder.feed(data)
+                if batch:
+                    yield batch
+        except BridgeError:
+            last = decoder.close()
+            if last and isinstance(last[-1], StreamFailed):
+                raise
+            yield last  # it broke after everything had been said
+            return
+        yield decoder.close()
+
+    async def message(self) -> Message:
+        """The whole answer; some servers stream it although they were not asked to."""
+        body = await read_and_close(self.reply, MAX_ANSWER_BYTES)
+        if not self.reply.headers.get("content-type", "").startswith("text/event-stream"):
+            return self.server.parse_response(body, self.rendered.reading)
+        decoder = self.server.stream_decoder(self.rendered.reading)
+        return fold([*decoder.feed(body), *decoder.close()])
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """Whom to ask on whose behalf."""
+
+    caller: Caller
+    call: ClientCall
+    provider: Provider
+    protocol: ProtocolName
+    target: Target
+
+    async def ask(self, request: Request) -> Asked:
+        """Send the request; where the provider refuses data of its own that was replayed, once more without it."""
+        call, server = self.call, registry.server(self.protocol)
+        rendered = server.render_request(request, self.target)
+        body = dumps(rendered.body)
+        reading = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
+        call.record.losses = rendered.losses
+        reply = await self.caller.send(call, self.provider, ANSWER_PATHS[self.protocol], body)
+        if reply.status < 300:
+            return Asked(reply, server, replace(rendered, reading=reading))
+        refusal = await self._refusal(reply, server)
+        if not (call.record.replayed_calls and _refuses_replay(refusal)):
+            raise refusal
+        call.record.replayed_calls = 0
+        return await self.ask(without_replays(request))
+
+    async def _refusal(self, reply: UpstreamReply, server: ServerSide) -> BridgeError:
+        """The provider's refusal in the bridge's own terms."""
+        said = await read_and_close(reply, MAX_ERROR_BYTES)
+        body = without_keys(said, self.provider, self.call.credential)
+        return server.parse_error(reply.status, body, self.provider.name, reply.headers.get("retry-after"))
+
+
+def _refuses_replay(refusal: BridgeError) -> bool:
+    return refusal.status in (400, 404) and _REFUSED_REPLAY.search(refusal.message) is not None
+
+
+def _rough_tokens(body_size: int, request: Request) -> int:
+    """Enough for the first event of a stream; the provider's own count follows in the last one."""
+    return max(1, (body_size - media_characters(request)) // BYTES_PER_TOKEN)

@@ -1,0 +1,39 @@
+"""What each principal uses: limits before a request is served, counts when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bridge.limits import counted_tokens
+
+if TYPE_CHECKING:
+    from bridge.exchange import Record
+    from bridge.ledger import Ledger
+    from bridge.limits import Admission, Limiter
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """The limiter and the ledger; None where the ledger is switched off."""
+
+    limiter: Limiter
+    ledger: Ledger | None = None
+
+    async def admit(self, record: Record) -> Admission:
+        """Let a request in; BridgeError if its principal has used up a limit."""
+        return await self.limiter.admit(record.principal)
+
+    async def settle(self, record: Record) -> None:
+        """Count what an answer used. Nothing is raised: the answer is out already."""
+        usage = record.usage
+        if usage is None:
+            return
+        charged = self.limiter.charge(record.principal, counted_tokens(usage))
+        if self.ledger is None:
+            record.state_failures += await charged
+            return
+        noted = self.ledger.note(record.principal, record.provider, record.wire_model, usage)
+        failures, was_noted = await asyncio.gather(charged, noted)
+        record.state_failures += failures + (not was_noted)

@@ -1,0 +1,46 @@
+"""A stream that begins before its answer is known: signs of life first, then whatever the answer turns out to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import orjson
+
+from bridge.errors import BridgeError, kind_for_status
+from bridge.exchange import Answer
+from bridge.protocols import registry
+from bridge.streams import EVENT_STREAM
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from bridge.exchange import Write
+    from bridge.providers import ProtocolName
+
+
+def late_answer(answering: Future[Answer], protocol: ProtocolName) -> Answer:
+    """The status is out with the first sign of life, so a failure becomes an error in the stream."""
+
+    async def write_all(write: Write) -> None:
+        await write(registry.heartbeat(protocol))
+        answer = await answering
+        if not isinstance(answer.body, bytes):
+            await answer.body(write)
+        elif answer.status < 300:
+            await write(answer.body)
+        else:
+            await write(registry.encode_stream_error(protocol, _error_in(answer)))
+
+    return Answer(200, {"content-type": EVENT_STREAM}, write_all, registry.heartbeat(protocol))
+
+
+def _error_in(answer: Answer) -> BridgeError:
+    """The error that an answer tells of, from its own body: it may be a provider's, passed through."""
+    message, code = f"the provider answered {answer.status}", None
+    try:
+        error = orjson.loads(answer.body if isinstance(answer.body, bytes) else b"{}")["error"]
+        message, code = str(error["message"]), error.get("code")
+    except (KeyError, TypeError, ValueError):
+        pass
+    kind = kind_for_status(answer.status)
+    return BridgeError(kind, message, status=answer.status, code=code if isinstance(code, str) else None)
