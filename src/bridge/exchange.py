@@ -30,7 +30,11 @@ class Record:
     upstream_status: int = 0
     upstream_retries: int = 0
     fallbacks: int = 0
+    rerouted: bool = False
+    input_shape: Mapping[str, int] = field(default_factory=dict)
+    """How much of what a translated request holds: counts, never content."""
     tool_call_count: int = 0
+    called_tools: tuple[str, ...] = ()
     stop_reason: str = ""
     usage: Usage | None = None
     losses: tuple[str, ...] = ()

@@ -14,6 +14,7 @@ from bridge.exchange import Answer, read_envelope
 from bridge.passing import pass_through
 from bridge.providers import ANSWER_PATHS
 from bridge.routing import RouteHints, route
+from bridge.server_tools import enforced_route, server_tools_in
 from bridge.splice import with_model
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.exchange import ClientCall, Envelope
     from bridge.ports import DocumentStore, ThreadStore
     from bridge.routing import Route, RoutingTable
+    from bridge.server_tools import ServerToolsMode
     from bridge.state.keeper import KeptTurn
     from bridge.translating import Translator
 
@@ -42,6 +44,9 @@ class Bridge:
     responses: DocumentStore | None = None
     fallback_models: tuple[str, ...] = ()
     """Asked one after another when a provider fails before its answer begins."""
+    server_tools: ServerToolsMode = "error"
+    server_tools_model: str = ""
+    """Stands in for models that are not Claude's where a request is sent to Anthropic for its tools."""
 
     @property
     def caller(self) -> Caller:
@@ -50,7 +55,7 @@ class Bridge:
     async def answer(self, call: ClientCall) -> Answer:
         """Serve one request for an assistant turn."""
         envelope = read_envelope(call.document)
-        target = self._route(call, envelope)
+        target = self._enforced(call, envelope, self._route(call, envelope))
         async with until(call.deadline):
             for model in self.fallback_models:
                 try:
@@ -63,6 +68,15 @@ class Bridge:
                 call.record.fallbacks += 1
                 target = self._note(call, route(self.routing, model))
             return await self._serve(call, target, envelope)
+
+    def _enforced(self, call: ClientCall, envelope: Envelope, target: Route) -> Route:
+        """Where tools that only Anthropic runs decide the route, all of the request goes there."""
+        if self.server_tools != "enforceanthropic" or target.provider.protocol == "anthropic":
+            return target
+        if not server_tools_in(call.document or {}):
+            return target
+        call.record.rerouted = True
+        return self._note(call, enforced_route(self.routing, envelope.model, self.server_tools_model))
 
     async def _serve(self, call: ClientCall, target: Route, envelope: Envelope) -> Answer:
         protocol = target.provider.protocol_for(target.wire_model, call.protocol)

@@ -42,6 +42,8 @@ class Traits:
     pdf_urls: bool
     service_tier: bool
     signs_calls: bool
+    web_search: Literal["none", "plugin", "options", "tool"]
+    """How the provider is asked to search the web: OpenRouter's plugin, chat's options, a tool of Responses."""
 
 
 @lru_cache(maxsize=512)

@@ -14,6 +14,7 @@ from bridge.canonical.events import add_usage
 from bridge.canonical.fold import fold, unfold
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.json import dumps
+from bridge.canonical.request import shape_of
 from bridge.canonical.target import Target
 from bridge.conversation import cache_key, conversation
 from bridge.exchange import Answer
@@ -23,6 +24,8 @@ from bridge.protocols import registry
 from bridge.state.keeper import AnswerKeeper, Rendering
 from bridge.state.memory import ToolMemory
 from bridge.streams import EVENT_STREAM, Translation, streamed
+from bridge.traits import traits_of
+from bridge.web_search import ShownSearches, searched_for, with_native_search
 
 if TYPE_CHECKING:
     from bridge.calling import Caller
@@ -46,6 +49,8 @@ class Translator:
     caller: Caller
     store: ConversationStore
     policies: PolicySettings = field(default_factory=PolicySettings)
+    emulates: bool = False
+    """Web search is asked of providers that search by themselves."""
     stream_upstream: bool = True
     mark_prompts: bool = True
     """Ask Claude to cache prompts of clients whose protocol has no words for it."""
@@ -56,10 +61,12 @@ class Translator:
         protocol = route.provider.protocol_for(route.wire_model, call.protocol)
         request = client.parse_request(turn.body if turn else call.body)
         talk = conversation(call.headers, request)
-        call.record.conversation_id = talk.id
+        call.record.conversation_id, call.record.input_shape = talk.id, shape_of(request)
         target = self._target(call, route, talk)
         memory = ToolMemory(self.store, call.principal, target.family, call.record)
         sent = self._governed(call, await memory.recall(request, talk), protocol)
+        sent, protocol = self._with_search(route, sent, protocol)
+        searches = ShownSearches(searched_for(sent)) if sent.web_search else None
         head = AnswerHead(_answer_id(turn, client.id_prefix), model, int(time.time()), request.echo)
         rendering = Rendering(client.render_content, lambda message: client.render_response(message, head))
         keeper = AnswerKeeper(memory.keeper(talk), turn, rendering)
@@ -69,9 +76,10 @@ class Translator:
         asked = await inquiry.ask(replace(sent, stream=streams))
         headers = {"x-conversation-id": talk.id, **_losses_header(call.record.losses)}
         if streams and asked.is_stream:
-            return await streamed(call, Translation(asked.events(), asked.reply.aclose, encoder, keeper), headers)
+            batches = searches.shown(asked.events()) if searches else asked.events()
+            return await streamed(call, Translation(batches, asked.reply.aclose, encoder, keeper), headers)
         message = await self._settled(inquiry, sent, await asked.message())
-        events = keeper.observe(unfold(message))
+        events = keeper.observe(searches.show(unfold(message)) if searches else unfold(message))
         await keeper.settle()
         if request.stream:
             return Answer(200, {"content-type": EVENT_STREAM, **headers}, encoder.encode(events))
@@ -90,6 +98,16 @@ class Translator:
         governed, decisions = apply_policies(request, self.policies)
         call.record.policies = tuple(decision.policy for decision in decisions)
         return governed if protocol == "anthropic" else declare_client_tools(governed)
+
+    def _with_search(self, route: Route, request: Request, protocol: ProtocolName) -> tuple[Request, ProtocolName]:
+        """Web search as the provider's own, in the protocol in which it can be asked for."""
+        if not self.emulates or protocol == "anthropic":
+            return request, protocol
+        how = traits_of(route.provider.name, route.provider.api_root, route.wire_model).web_search
+        if how == "none" or (how == "tool" and route.provider.openai_api == "chat"):
+            return request, protocol  # whoever renders it says that it cannot be had
+        searching = with_native_search(request)
+        return searching, "openai_responses" if how == "tool" and searching.web_search else protocol
 
     def _may_repeat(self, request: Request) -> bool:
         """True if the answer has to be seen whole first, because it may repeat a call whose result is there (ST)."""

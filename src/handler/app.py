@@ -13,6 +13,7 @@ from bridge.protocols.registry import error_renderer
 from handler.auth import identify
 from handler.endpoints import JSON, PUBLIC, dialect_of, find_endpoint
 from handler.late import late_answer
+from handler.redaction import MAX_LOGGED_BYTES
 from handler.request import HttpRequest, read_request
 
 if TYPE_CHECKING:
@@ -158,6 +159,7 @@ class _Response:
         self._time = asyncio.get_running_loop().time
         self._spoke_at = 0.0
         self._between_events = True
+        self.copy = bytearray() if edge.observer.samples_bodies() else None
 
     async def whole(self, answer: Answer) -> None:
         body = answer.body if isinstance(answer.body, bytes) else b""
@@ -203,6 +205,8 @@ class _Response:
         self.sent_bytes += len(data)
         self._spoke_at = self._time()
         self._between_events = data.endswith(b"\n\n")
+        if self.copy is not None and len(self.copy) < MAX_LOGGED_BYTES:
+            self.copy += data
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _cors(self) -> dict[str, str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import random
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
+
+from handler.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +29,8 @@ class SentResponse(Protocol):
     status: int
     sent_bytes: int
     first_byte_at: float | None
+    copy: bytearray | None
+    """The beginning of the body, where it is to be logged."""
 
 
 def make_logger(level: str, *, as_json: bool) -> logging.Logger:
@@ -59,9 +64,14 @@ class _TerminalFormatter(logging.Formatter):
 class Observer:
     """Watches exchanges from start to end."""
 
-    def __init__(self, logger: logging.Logger, *, as_json: bool) -> None:
+    def __init__(self, logger: logging.Logger, *, as_json: bool, body_share: float = 0.0) -> None:
         self._logger = logger
         self._as_json = as_json
+        self._body_share = body_share
+        if body_share:
+            self.warn(
+                f"LOG_BODIES is on: bodies of {body_share:.0%} of all requests are logged; switch it off when done"
+            )
 
     @contextmanager
     def exchange(self, request: HttpRequest, record: Record, response: SentResponse) -> Iterator[None]:
@@ -70,6 +80,38 @@ class Observer:
             yield
         finally:
             self._log(request, record, response, started)
+            if response.copy is not None:
+                self._log_bodies(request, response.copy)
+
+    def _diagnose(self, request: HttpRequest, record: Record) -> None:
+        """The steps of one exchange under names that stay; counts and names, never content."""
+        steps: dict[str, dict[str, object]] = {
+            "bridge.input": dict(record.input_shape),
+            "bridge.route": {
+                "provider": record.provider,
+                "wire_model": record.wire_model,
+                "reason": record.route_reason,
+                "rerouted": record.rerouted,
+            },
+            "bridge.policies": {"applied": record.policies},
+            "bridge.upstream": {
+                "status": record.upstream_status,
+                "retries": record.upstream_retries,
+                "losses": record.losses,
+            },
+            "bridge.tools": {"calls": record.tool_call_count, "names": record.called_tools},
+        }
+        for name, values in steps.items():
+            fields = {"trace_id": request.id, **values}
+            self._logger.debug(name, extra={"step": fields} if self._as_json else {"fields": fields})
+
+    def samples_bodies(self) -> bool:
+        """True if this request's bodies are to be logged."""
+        return self._body_share > 0 and random.random() < self._body_share  # noqa: S311
+
+    def _log_bodies(self, request: HttpRequest, answer: bytearray) -> None:
+        fields = {"trace_id": request.id, "request": redacted(request.body), "response": redacted(bytes(answer))}
+        self._logger.warning("bodies", extra=fields if self._as_json else {"fields": fields})
 
     def warn(self, message: str) -> None:
         """Something that the operator should know."""
@@ -85,6 +127,8 @@ class Observer:
             level = logging.ERROR
         if not self._logger.isEnabledFor(level):
             return
+        if self._logger.isEnabledFor(logging.DEBUG):
+            self._diagnose(request, record)
         usage = record.usage
         fields = {
             "trace_id": request.id,
@@ -96,6 +140,7 @@ class Observer:
             "upstream_status": record.upstream_status,
             "upstream_retries": record.upstream_retries,
             "fallbacks": record.fallbacks,
+            "rerouted": record.rerouted,
             "latency_ms": _milliseconds(time.monotonic() - started),
             "ttft_ms": _milliseconds(response.first_byte_at - started) if response.first_byte_at else None,
             "streamed_bytes": response.sent_bytes,

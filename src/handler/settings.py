@@ -210,11 +210,22 @@ class Settings(BaseModel):
     log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
         "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
     )
+    log_bodies: Annotated[float, Field(ge=0, le=1)] = _setting(
+        "LOG_BODIES",
+        0.0,
+        "For debugging: the share of requests (0 to 1) whose bodies are logged, shortened and with secrets masked. "
+        "They hold what users wrote.",
+    )
     allow_origins: Names = _setting("ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any.")
     server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(_lower)] = _setting(
         "SERVER_TOOLS_MODE",
         "error",
         "Anthropic's server tools on other upstreams: `error`, `enforceAnthropic` or `emulate`.",
+    )
+    server_tools_model: str = _setting(
+        "SERVER_TOOLS_MODEL",
+        "claude-sonnet-5-5",
+        "Claude model that stands in for other models where `SERVER_TOOLS_MODE=enforceAnthropic` reroutes a request.",
     )
     mcp_bridge_mode: Annotated[Literal["off", "http-sse"], BeforeValidator(_lower)] = _setting(
         "MCP_BRIDGE_MODE", "off", "`mcp_servers` in requests: `off` or `http-sse`."

@@ -66,6 +66,7 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
         Caller(upstream, RetryPolicy(settings.upstream_retries)),
         stores.tools,
         settings.policies(),
+        emulates=settings.server_tools_mode == "emulate",
         stream_upstream=settings.tool_bridge_stream,
         mark_prompts=settings.cache_prompts,
     )
@@ -76,11 +77,15 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
             threads=stores.threads if settings.threads == "on" else None,
             responses=stores.responses,
             fallback_models=settings.fallback_models,
+            server_tools=settings.server_tools_mode,
+            server_tools_model=settings.server_tools_model,
         ),
         catalog=Catalog(routing, upstream),
         store=stores.tools,
         accounts=Accounts(Limiter(stores.counters, settings.rate_limits())),
-        observer=Observer(make_logger(settings.log_level, as_json=as_json), as_json=as_json),
+        observer=Observer(
+            make_logger(settings.log_level, as_json=as_json), as_json=as_json, body_share=settings.log_bodies
+        ),
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,
         max_body_bytes=settings.max_body_bytes,

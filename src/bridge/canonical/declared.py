@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from bridge.canonical.request import Request
 
 
+# Types of tools that Anthropic names and clients run; the others it runs itself.
+RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_toolset_")
+
+
 def declared_tools(request: Request) -> list[Tool]:
     """The tools that the model may know now: deferred ones only once something referred to them."""
     removed, wanted, added = _changes(request)

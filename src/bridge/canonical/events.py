@@ -31,6 +31,7 @@ class Usage:
     cache_write_tokens: int = 0
     reasoning_tokens: int = 0
     estimated: bool = False
+    web_searches: int = 0
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:
@@ -42,6 +43,7 @@ def add_usage(first: Usage, second: Usage) -> Usage:
         first.cache_write_tokens + second.cache_write_tokens,
         first.reasoning_tokens + second.reasoning_tokens,
         first.estimated or second.estimated,
+        first.web_searches + second.web_searches,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -69,6 +70,17 @@ class OutputFormat:
 
 
 @dataclass(frozen=True, slots=True)
+class WebSearch:
+    """The provider is to search the web by itself."""
+
+    max_uses: int | None = None
+    allowed_domains: tuple[str, ...] = ()
+    blocked_domains: tuple[str, ...] = ()
+    user_location: JsonObject | None = field(default=None, hash=False)
+    context_size: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     model: str
     turns: tuple[Turn, ...]
@@ -83,6 +95,7 @@ class Request:
     stop_sequences: tuple[str, ...] = ()
     reasoning: Reasoning = field(default_factory=Reasoning)
     output_format: OutputFormat | None = None
+    web_search: WebSearch | None = None
     user_id: str | None = None
     service_tier: str | None = None
     extras: JsonObject = field(default_factory=dict)
@@ -91,6 +104,14 @@ class Request:
     """Fields inside messages and tools without a place here, by name."""
     echo: JsonObject = field(default_factory=dict)
     """What the client's own protocol needs to shape its answer; renderers towards providers never look at it."""
+
+
+def shape_of(request: Request) -> dict[str, int]:
+    """How much of what a request holds."""
+    kinds = Counter(type(block).__name__ for turn in request.turns for block in turn.content)
+    roles = Counter(f"{turn.role}_turns" for turn in request.turns)
+    system = sum(len(block.text) for block in request.system)
+    return {**roles, **kinds, "tools": len(request.tools), "system_characters": system}
 
 
 def media_characters(request: Request) -> int:

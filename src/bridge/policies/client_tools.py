@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bridge.canonical.content import CacheMark
+from bridge.canonical.declared import RUN_BY_CLIENTS
 from bridge.canonical.request import ServerTool, Tool
 from bridge.errors import invalid_request
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
     from bridge.canonical.request import Request
 
-RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_toolset_")
 _COMMON_OPTIONS = frozenset({"cache_control", "strict", "defer_loading"})
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from bridge.canonical.declared import declared_tools
+from bridge.canonical.declared import RUN_BY_CLIENTS, declared_tools
 from bridge.canonical.request import ServerTool
 from bridge.errors import invalid_request
 from bridge.schemas.said import said_schema
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from bridge.canonical.renaming import Renaming
     from bridge.canonical.request import Request, Tool, ToolChoice
     from bridge.traits import Traits
-
-_RUN_BY_CLIENTS = ("bash_", "text_editor_", "computer_", "memory_", "browser_toolset_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ class ToolRenderer(ABC):
             if tool.optional:
                 self.losses.add(f"{tool.name}: this upstream cannot run it")
         found = sorted({tool.type for tool in tools if not tool.optional})
-        if found and all(name.startswith(_RUN_BY_CLIENTS) for name in found):
+        if found and all(name.startswith(RUN_BY_CLIENTS) for name in found):
             raise invalid_request(
                 f"tools: {', '.join(found)}: only Claude knows these by their type. "
                 "Declare them as custom tools with an input_schema, or route the model to Anthropic."
@@ -94,5 +92,6 @@ class ToolRenderer(ABC):
         if found:
             raise invalid_request(
                 f"tools: {', '.join(found)}: Anthropic runs these itself, this upstream cannot. "
-                "Leave them out, or route the model to Anthropic."
+                "Leave them out, route the model to Anthropic (SERVER_TOOLS_MODE=enforceAnthropic does so by itself), "
+                "or set SERVER_TOOLS_MODE=emulate for what can be emulated."
             )

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bridge.state.records import Liveness
 
 SAVE_SECONDS = 5.0
+MAX_NOTED_NAME = 64
 _WHY = {
     "unknown": "it is not known here",
     "expired": "its conversation expired after STATE_TTL_SECONDS without activity",
@@ -164,6 +165,7 @@ class ToolKeeper:
         self._open = ToolRecord(minted, start.name, "", self.memory.family, start.id, data)
         self._pieces, self._begins_turn = [], start.begins_turn
         self.memory.record.tool_call_count += 1
+        self.memory.record.called_tools += (start.name[:MAX_NOTED_NAME],)
         return replace(start, id=minted)
 
     def _complete(self, record: ToolRecord) -> None:

@@ -80,4 +80,6 @@ def render_usage(usage: Usage) -> JsonObject:
     }
     if usage.reasoning_tokens:
         said["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    if usage.web_searches:
+        said["server_tool_use"] = {"web_search_requests": usage.web_searches, "web_fetch_requests": 0}
     return said

@@ -13,7 +13,7 @@ from bridge.schemas.said import said_schema
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
     from bridge.canonical.losses import Losses
-    from bridge.canonical.request import Reasoning, Request
+    from bridge.canonical.request import Reasoning, Request, WebSearch
     from bridge.traits import Traits
 
 MAX_USER_CHARACTERS = 64
@@ -32,6 +32,7 @@ class ParameterRenderer:
         self._sampling(request, body)
         self._reasoning(request, body, has_tools)
         self._format(request, body)
+        self._search(request.web_search, body)
         self._identity(request, body)
         self._extras(request, body)
         return body
@@ -137,6 +138,25 @@ class ParameterRenderer:
             json_schema["strict"] = True
         body["response_format"] = {"type": "json_schema", "json_schema": json_schema}
 
+    def _search(self, wish: WebSearch | None, body: JsonObject) -> None:
+        """The provider's own search; what it cannot be told about it is a loss."""
+        if wish is None:
+            return
+        if wish.max_uses is not None:
+            self.losses.add("max_uses: this upstream decides how often it searches")
+        options: JsonObject = {
+            "search_context_size": wish.context_size,
+            "user_location": _approximate(wish.user_location),
+        }
+        if self.traits.web_search == "plugin":
+            domains = {"include_domains": wish.allowed_domains, "exclude_domains": wish.blocked_domains}
+            body["plugins"] = [{"id": "web", **{name: list(given) for name, given in domains.items() if given}}]
+        elif wish.allowed_domains or wish.blocked_domains:
+            self.losses.add("allowed_domains, blocked_domains: this upstream searches everywhere")
+        said: JsonObject = {name: value for name, value in options.items() if value}
+        if said or self.traits.web_search == "options":
+            body["web_search_options"] = said
+
     def _identity(self, request: Request, body: JsonObject) -> None:
         if request.user_id and "user" not in self.traits.unsupported:
             body["user"] = _bounded_user(request.user_id)
@@ -146,6 +166,13 @@ class ParameterRenderer:
             body["service_tier"] = "default" if request.service_tier == "standard_only" else request.service_tier
         elif request.service_tier != "auto":
             self.losses.add("service_tier: this upstream has none")
+
+
+def _approximate(location: JsonObject | None) -> JsonObject | None:
+    """Where the user is, as chat completions want it: one level deeper than Anthropic says it."""
+    if not location:
+        return None
+    return {"type": "approximate", "approximate": {name: v for name, v in location.items() if name != "type" and v}}
 
 
 def _bounded_user(user_id: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.canonical.content import Citation
-from bridge.canonical.events import ToolUseStart
+from bridge.canonical.events import ToolUseStart, WholeBlock
 from bridge.canonical.json import dumps
+from bridge.canonical.searches import search_use
 from bridge.canonical.sequencer import SequenceError
 from bridge.protocols.openai_responses.blocks import BlockWriter, Said
 from bridge.protocols.openai_responses.raw_json import objects_in, text_of
@@ -191,10 +192,29 @@ class CallItem(Item):
             self._telling.blocks.arguments(piece, out)
 
 
-_KINDS: dict[str, type[MessageItem | ReasoningItem | CallItem]] = {
+class SearchItem(Item):
+    """A search of the provider's own, told when it is over: only then its query is known for sure."""
+
+    def __init__(self, telling: Telling) -> None:
+        super().__init__("web_search_call")
+        self._telling = telling
+        self._is_told = False
+
+    def settle(self, item: WireObject, out: list[StreamEvent]) -> None:
+        action = item.get("action")
+        if self._is_told or not isinstance(action, dict) or action.get("type") != "search":
+            return
+        self._is_told = True
+        self._telling.blocks.close(out)
+        query = action.get("query") or next(iter(action.get("queries") or ()), "")
+        out.append(WholeBlock(search_use(str(item.get("id")), str(query))))
+
+
+_KINDS: dict[str, type[MessageItem | ReasoningItem | CallItem | SearchItem]] = {
     "message": MessageItem,
     "reasoning": ReasoningItem,
     "function_call": CallItem,
+    "web_search_call": SearchItem,
 }
 
 

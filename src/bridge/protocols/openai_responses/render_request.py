@@ -11,7 +11,7 @@ from bridge.canonical.renaming import Renaming, short_id, short_name
 from bridge.canonical.words import without_billing
 from bridge.protocols.openai_responses.render_input import CACHE_LOSS, InputRenderer
 from bridge.protocols.openai_responses.render_parameters import CACHE_KEY, ParameterRenderer
-from bridge.protocols.openai_responses.render_tools import ResponsesToolRenderer
+from bridge.protocols.openai_responses.render_tools import ResponsesToolRenderer, add_search
 from bridge.traits import traits_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def render_request(request: Request, target: Target) -> Rendered:
     body["input"] = InputRenderer(names, Renaming(_LEGAL, short_id), losses).render(request.turns)
     body |= ResponsesToolRenderer(traits, names, losses).render(request)
     body |= ParameterRenderer(traits, losses).render(request)
+    if request.web_search is not None:
+        add_search(request.web_search, body, losses)
     if target.cache_key:
         body.setdefault(CACHE_KEY, target.cache_key)
     if request.stream:

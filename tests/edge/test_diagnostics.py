@@ -1,0 +1,57 @@
+"""What the log tells at debug level, and the escape hatch that logs bodies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+
+from support import running_bridge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scripted.server import ScriptedUpstream
+
+BODY = {
+    "model": "openai/gpt-4.1",
+    "max_tokens": 100,
+    "tools": [{"name": "Read", "input_schema": {"type": "object", "properties": {}}}],
+    "messages": [{"role": "user", "content": "canary-question with sk-proj-canary123456"}],
+}
+CALL = {"name": "Read", "arguments": {"path": "canary-path"}}
+
+
+def serve(upstream: ScriptedUpstream, tmp_path: Path, **settings: str) -> None:
+    upstream.script = [{"reply": {"chat": {"text": "canary-answer", "tool_calls": [CALL]}}}]
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url, **settings) as url:
+        assert httpx2.post(f"{url}/v1/messages", json=BODY).status_code == 200
+
+
+@pytest.mark.req("DIAG")
+def test_the_steps_of_an_exchange_are_told_without_content(
+    upstream: ScriptedUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    serve(upstream, tmp_path, LOG_LEVEL="debug", LOOP_GUARD="standard")
+    steps = {record.message: record.__dict__["fields"] for record in caplog.records if "bridge." in record.message}
+    assert steps["bridge.input"] | {"user_turns": 1, "Text": 1, "tools": 1} == steps["bridge.input"]
+    assert steps["bridge.route"]["provider"] == "openai"
+    assert steps["bridge.policies"]["applied"] == ("loop_guard.guardrail",)
+    assert steps["bridge.upstream"]["status"] == 200
+    assert (steps["bridge.tools"]["calls"], steps["bridge.tools"]["names"]) == (1, ("Read",))
+    ours = [record.__dict__ for record in caplog.records if record.name == "toolbridge"]
+    assert "canary" not in str(ours)
+
+
+@pytest.mark.req("C8", "DIAG")
+def test_bodies_are_logged_only_on_demand_and_without_secrets(
+    upstream: ScriptedUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve(upstream, tmp_path, LOG_LEVEL="info", LOG_BODIES="1")
+    (bodies,) = [record.__dict__["fields"] for record in caplog.records if record.message == "bodies"]
+    assert "canary-question" in bodies["request"]
+    assert "canary-answer" in bodies["response"]
+    assert "sk-proj-canary123456" not in str(bodies)
+    assert any("LOG_BODIES is on" in record.message for record in caplog.records)
