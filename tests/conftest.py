@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
 def _close_clients() -> Iterator[None]:
     yield
     close_opened()
+
+
+@pytest.fixture
+def bridge_log() -> Iterator[list[logging.LogRecord]]:
+    """What the bridge logs, whoever else listens."""
+    records: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = records.append  # type: ignore[method-assign]
+    logger = logging.getLogger("toolbridge")
+    logger.addHandler(handler)
+    yield records
+    logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

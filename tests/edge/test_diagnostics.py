@@ -10,6 +10,7 @@ import pytest
 from support import running_bridge
 
 if TYPE_CHECKING:
+    import logging
     from pathlib import Path
 
     from scripted.server import ScriptedUpstream
@@ -31,27 +32,27 @@ def serve(upstream: ScriptedUpstream, tmp_path: Path, **settings: str) -> None:
 
 @pytest.mark.req("DIAG")
 def test_the_steps_of_an_exchange_are_told_without_content(
-    upstream: ScriptedUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    upstream: ScriptedUpstream, tmp_path: Path, bridge_log: list[logging.LogRecord]
 ) -> None:
-    caplog.set_level("DEBUG")
     serve(upstream, tmp_path, LOG_LEVEL="debug", LOOP_GUARD="standard")
-    steps = {record.message: record.__dict__["fields"] for record in caplog.records if "bridge." in record.message}
+    steps = {
+        record.getMessage(): record.__dict__["fields"] for record in bridge_log if "bridge." in record.getMessage()
+    }
     assert steps["bridge.input"] | {"user_turns": 1, "Text": 1, "tools": 1} == steps["bridge.input"]
     assert steps["bridge.route"]["provider"] == "openai"
     assert steps["bridge.policies"]["applied"] == ("loop_guard.guardrail",)
     assert steps["bridge.upstream"]["status"] == 200
     assert (steps["bridge.tools"]["calls"], steps["bridge.tools"]["names"]) == (1, ("Read",))
-    ours = [record.__dict__ for record in caplog.records if record.name == "toolbridge"]
-    assert "canary" not in str(ours)
+    assert "canary" not in str([record.__dict__ for record in bridge_log])
 
 
 @pytest.mark.req("C8", "DIAG")
 def test_bodies_are_logged_only_on_demand_and_without_secrets(
-    upstream: ScriptedUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    upstream: ScriptedUpstream, tmp_path: Path, bridge_log: list[logging.LogRecord]
 ) -> None:
     serve(upstream, tmp_path, LOG_LEVEL="info", LOG_BODIES="1")
-    (bodies,) = [record.__dict__["fields"] for record in caplog.records if record.message == "bodies"]
+    (bodies,) = [record.__dict__["fields"] for record in bridge_log if record.getMessage() == "bodies"]
     assert "canary-question" in bodies["request"]
     assert "canary-answer" in bodies["response"]
     assert "sk-proj-canary123456" not in str(bodies)
-    assert any("LOG_BODIES is on" in record.message for record in caplog.records)
+    assert any("LOG_BODIES is on" in record.getMessage() for record in bridge_log)

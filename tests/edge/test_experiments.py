@@ -11,6 +11,7 @@ import pytest
 from support import opened, running_bridge
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -167,12 +168,14 @@ def test_a_model_that_repeats_a_call_is_asked_once_more(
 
 
 @pytest.mark.req("C9", "DIAG")
-def test_each_decision_is_logged(upstream: ScriptedUpstream, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_decision_is_logged(
+    upstream: ScriptedUpstream, tmp_path: Path, bridge_log: list[logging.LogRecord]
+) -> None:
     upstream.script = [{"reply": {"chat": {"text": "ok"}}}]
     settings = {"UPSTREAM_OPENAI_BASE_URL": upstream.url, "LOOP_GUARD": "standard", "LOG_LEVEL": "info"}
     with running_bridge(tmp_path, **settings) as url:
         ask(url, [{"role": "user", "content": QUESTION}])
-    assert caplog.records[-1].__dict__["fields"]["policies"] == ("loop_guard.guardrail",)
+    assert bridge_log[-1].__dict__["fields"]["policies"] == ("loop_guard.guardrail",)
 
 
 SEARCH: Any = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3, "allowed_domains": ["example.com"]}

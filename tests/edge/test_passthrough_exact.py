@@ -13,6 +13,7 @@ import pytest
 from support import opened, running_bridge
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -292,7 +293,7 @@ def test_a_sign_of_life_never_falls_into_an_event(upstream: ScriptedUpstream, tm
 def test_usage_of_what_passes_through_is_seen(
     upstream: ScriptedUpstream,
     tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    bridge_log: list[logging.LogRecord],
     path: str,
     model: str,
     reply: dict[str, object],
@@ -303,5 +304,5 @@ def test_usage_of_what_passes_through_is_seen(
     body = TURN | {"model": model, "stream": stream, "stream_options": {"include_usage": True}}
     with running_bridge(tmp_path, **settings, LOG_LEVEL="info") as url:
         assert httpx2.post(url + path, json=body).status_code == 200
-    fields = caplog.records[-1].__dict__["fields"]
+    fields = bridge_log[-1].__dict__["fields"]
     assert (fields["input_tokens"], fields["output_tokens"]) == (7, 3)
