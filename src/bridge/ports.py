@@ -92,6 +92,9 @@ class DocumentStore(Protocol):
     async def put(self, key: str, payload: bytes) -> None:
         """Keep a document."""
 
+    async def put_new(self, key: str, payload: bytes) -> bool:
+        """Keep a document of at most one item unless there is one already; False if there is."""
+
     async def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         """Those that are there, in at most two round trips, consistent."""
 

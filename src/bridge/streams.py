@@ -50,7 +50,7 @@ class Translation:
             await write(self.encoder.encode(batch))
 
 
-async def streamed(call: ClientCall, translation: Translation, headers: Mapping[str, str]) -> Answer:
+async def streamed(call: ClientCall, translation: Translation, headers: Callable[[], Mapping[str, str]]) -> Answer:
     """Wait for the first events, so that an early failure still has a status of its own, then stream."""
     try:
         first = await translation.first_batch()
@@ -58,7 +58,7 @@ async def streamed(call: ClientCall, translation: Translation, headers: Mapping[
         await translation.close()
         raise
     body = _stream_body(call, translation, first)
-    return Answer(200, {"content-type": EVENT_STREAM, **headers}, body, registry.heartbeat(call.protocol))
+    return Answer(200, {"content-type": EVENT_STREAM, **headers()}, body, registry.heartbeat(call.protocol))
 
 
 def _stream_body(call: ClientCall, translation: Translation, first: list[StreamEvent]) -> StreamBody:

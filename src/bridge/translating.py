@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from bridge.asking import Inquiry
 from bridge.calling import JSON
-from bridge.canonical.content import ToolResult
-from bridge.canonical.events import add_usage
+from bridge.canonical.content import ServerBlock, ToolResult
+from bridge.canonical.events import MessageEnd, add_usage
 from bridge.canonical.fold import fold, unfold
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.json import dumps
-from bridge.canonical.request import shape_of
+from bridge.canonical.request import ServerTool, shape_of
 from bridge.canonical.target import Target
 from bridge.conversation import cache_key, conversation
 from bridge.exchange import Answer
@@ -28,15 +29,22 @@ from bridge.traits import traits_of
 from bridge.web_search import ShownSearches, searched_for, with_native_search
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+
+    from bridge.asking import Asked
     from bridge.calling import Caller
+    from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
     from bridge.exchange import ClientCall
     from bridge.ports import ConversationStore
+    from bridge.protocols.registry import ClientSide
     from bridge.providers import ProtocolName
     from bridge.routing import Route
     from bridge.state.keeper import KeptTurn
+    from bridge.toolloop.runner import ToolLoop
+    from bridge.toolloop.serving import BridgeTools, OpenTools
 
 MAX_LOSSES_HEADER = 1024
 NOT_STORED = "not stored: results of these tool calls may not be understood later"
@@ -49,6 +57,8 @@ class Translator:
     caller: Caller
     store: ConversationStore
     policies: PolicySettings = field(default_factory=PolicySettings)
+    tools: Callable[[], BridgeTools] | None = None
+    """Tools that the bridge runs itself; made when the first request needs them."""
     emulates: bool = False
     """Web search is asked of providers that search by themselves."""
     stream_upstream: bool = True
@@ -60,33 +70,70 @@ class Translator:
         client = registry.client(call.protocol)
         protocol = route.provider.protocol_for(route.wire_model, call.protocol)
         request = client.parse_request(turn.body if turn else call.body)
-        talk = conversation(call.headers, request)
-        call.record.conversation_id, call.record.input_shape = talk.id, shape_of(request)
-        target = self._target(call, route, talk)
-        memory = ToolMemory(self.store, call.principal, target.family, call.record)
-        sent = self._governed(call, await memory.recall(request, talk), protocol)
-        sent, protocol = self._with_search(route, sent, protocol)
-        searches = ShownSearches(searched_for(sent)) if sent.web_search else None
-        head = AnswerHead(_answer_id(turn, client.id_prefix), model, int(time.time()), request.echo)
-        rendering = Rendering(client.render_content, lambda message: client.render_response(message, head))
-        keeper = AnswerKeeper(memory.keeper(talk), turn, rendering)
-        encoder = client.stream_encoder(head)
-        inquiry = Inquiry(self.caller, call, route.provider, protocol, target)
-        streams = sent.stream and self.stream_upstream and not self._may_repeat(sent)
-        asked = await inquiry.ask(replace(sent, stream=streams))
-        headers = {"x-conversation-id": talk.id, **_losses_header(call.record.losses)}
-        if streams and asked.is_stream:
-            batches = searches.shown(asked.events()) if searches else asked.events()
-            return await streamed(call, Translation(batches, asked.reply.aclose, encoder, keeper), headers)
-        message = await self._settled(inquiry, sent, await asked.message())
-        events = keeper.observe(searches.show(unfold(message)) if searches else unfold(message))
+        tools = await self._open_tools(call, request, protocol)
+        try:
+            request = tools.request if tools else request
+            talk = conversation(call.headers, request)
+            call.record.conversation_id, call.record.input_shape = talk.id, shape_of(request)
+            target = self._target(call, route, talk)
+            memory = ToolMemory(self.store, call.principal, target.family, call.record)
+            sent = self._governed(call, await memory.recall(request, talk), protocol)
+            sent, protocol = self._with_search(route, sent, protocol)
+            head = AnswerHead(_answer_id(turn, client.id_prefix), model, int(time.time()), request.echo)
+            inquiry = Inquiry(self.caller, call, route.provider, protocol, target)
+            loop = tools.loop(call.principal, talk.token) if tools else None
+            sent = replace(sent, stream=request.stream and self.stream_upstream)
+            job = _Job(call, client, talk, memory, inquiry, sent, turn, head, loop, tools)
+            return await self._streamed(job) if request.stream else await self._whole(job)
+        except BaseException:
+            if tools is not None:
+                await tools.aclose()
+            raise
+
+    async def _open_tools(self, call: ClientCall, request: Request, protocol: ProtocolName) -> OpenTools | None:
+        """The tools that the bridge runs for this request; Anthropic runs its own."""
+        if protocol == "anthropic" or self.tools is None or not _may_need_tools(request):
+            return None
+        return await self.tools().open(request, call.principal)
+
+    async def _streamed(self, job: _Job) -> Answer:
+        if not job.sent.stream or (job.loop is None and self._may_repeat(job.sent)):
+            events = await self._events(job)
+            body = job.client.stream_encoder(job.head).encode(events)
+            return Answer(200, {"content-type": EVENT_STREAM, **job.headers()}, body)
+        keeper, encoder = job.keeper(), job.client.stream_encoder(job.head)
+        if job.loop is not None:
+            batches = job.loop.events(job.sent, job.ask_round)
+            return await streamed(job.call, Translation(job.shown(batches), job.aclose, encoder, keeper), job.headers)
+        asked = await job.inquiry.ask(job.sent)
+        if asked.is_stream:
+            translation = Translation(job.shown(asked.events()), job.closing(asked), encoder, keeper)
+            return await streamed(job.call, translation, job.headers)
+        events = keeper.observe(job.shown_at_once(unfold(await asked.message())))
         await keeper.settle()
-        if request.stream:
-            return Answer(200, {"content-type": EVENT_STREAM, **headers}, encoder.encode(events))
-        if call.record.state_failures:
+        return Answer(200, {"content-type": EVENT_STREAM, **job.headers()}, encoder.encode(events))
+
+    async def _whole(self, job: _Job) -> Answer:
+        message = fold(await self._events(job))
+        headers = job.headers()
+        if job.call.record.state_failures:
             headers["x-bridge-state"] = NOT_STORED
-        whole = client.render_response(fold(events), head)
+        whole = job.client.render_response(message, job.head)
         return Answer(200, {"content-type": JSON, **headers}, dumps(whole))
+
+    async def _events(self, job: _Job) -> list[StreamEvent]:
+        """Everything that an answer says which is not streamed from the provider; it is kept when this returns."""
+        keeper = job.keeper()
+        if job.loop is not None:
+            async with aclosing(job.loop.events(job.sent, job.ask_round)) as batches:
+                said = [event async for batch in batches for event in batch]
+            await job.aclose()
+        else:
+            asked = await job.inquiry.ask(replace(job.sent, stream=False))
+            said = [*unfold(await self._settled(job.inquiry, job.sent, await asked.message()))]
+        events = keeper.observe(job.shown_at_once(said))
+        await keeper.settle()
+        return events
 
     def _target(self, call: ClientCall, route: Route, talk: Conversation) -> Target:
         key = None if talk.is_new else cache_key(call.principal, talk.id)
@@ -129,6 +176,76 @@ class Translator:
         second = await asked.message()
         usage = add_usage(message.end.usage, second.end.usage)
         return replace(second, end=replace(second.end, usage=usage))
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """One turn with everything that it needs until its last event."""
+
+    call: ClientCall
+    client: ClientSide
+    talk: Conversation
+    memory: ToolMemory
+    inquiry: Inquiry
+    sent: Request
+    turn: KeptTurn | None
+    head: AnswerHead
+    loop: ToolLoop | None
+    tools: OpenTools | None
+
+    def headers(self) -> dict[str, str]:
+        return {"x-conversation-id": self.talk.id, **_losses_header(self.call.record.losses)}
+
+    def keeper(self) -> AnswerKeeper:
+        client, head = self.client, self.head
+        rendering = Rendering(client.render_content, lambda message: client.render_response(message, head))
+        tools = None if self.loop else self.memory.keeper(self.talk)
+        return AnswerKeeper(tools, self.turn, rendering, self.call.record)
+
+    async def ask_round(self, request: Request) -> AsyncIterator[list[StreamEvent]]:
+        """One answer within a tool loop; its calls are kept before it ends."""
+        keeper = self.memory.keeper(self.talk)
+        asked = await self.inquiry.ask(request)
+        try:
+            if request.stream and asked.is_stream:
+                async for batch in asked.events():
+                    observed = keeper.observe(batch)
+                    if observed and isinstance(observed[-1], MessageEnd):
+                        await keeper.settle()
+                    yield observed
+            else:
+                observed = keeper.observe(unfold(await asked.message()))
+                await keeper.settle()
+                yield observed
+        finally:
+            await asked.reply.aclose()
+
+    def shown(self, batches: AsyncIterator[list[StreamEvent]]) -> AsyncIterator[list[StreamEvent]]:
+        """The events with what the provider's own searches found."""
+        return ShownSearches(searched_for(self.sent)).shown(batches) if self.sent.web_search else batches
+
+    def shown_at_once(self, events: Iterable[StreamEvent]) -> Iterable[StreamEvent]:
+        return ShownSearches(searched_for(self.sent)).show(events) if self.sent.web_search else events
+
+    def closing(self, asked: Asked) -> Callable[[], Awaitable[None]]:
+        async def close() -> None:
+            await asked.reply.aclose()
+            await self.aclose()
+
+        return close
+
+    async def aclose(self) -> None:
+        if self.tools is not None:
+            await self.tools.aclose()
+
+
+def _may_need_tools(request: Request) -> bool:
+    """True if a request may ask for a tool that the bridge runs, or tells of one that it ran."""
+    return (
+        "mcp_servers" in request.extras
+        or any(isinstance(tool, ServerTool) for tool in request.tools)
+        or any(isinstance(block, ServerBlock) for turn in request.turns for block in turn.content)
+    )
 
 
 def _answer_id(turn: KeptTurn | None, prefix: str) -> str:

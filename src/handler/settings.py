@@ -230,6 +230,17 @@ class Settings(BaseModel):
     mcp_bridge_mode: Annotated[Literal["off", "http-sse"], BeforeValidator(_lower)] = _setting(
         "MCP_BRIDGE_MODE", "off", "`mcp_servers` in requests: `off` or `http-sse`."
     )
+    mcp_allow: str = _setting(
+        "MCP_ALLOW", "", "Hosts of MCP servers that requests may name, as globs with commas (`*.example.com`)."
+    )
+    tool_fetch_allow: str = _setting(
+        "TOOL_FETCH_ALLOW",
+        "",
+        "Hosts that `web_fetch` may read under `SERVER_TOOLS_MODE=emulate`, as globs with commas. Empty: off.",
+    )
+    tool_fetch_per_minute: Annotated[int, Field(ge=1, le=10_000)] = _setting(
+        "TOOL_FETCH_PER_MINUTE", 30, "Pages that each principal may have fetched in a minute."
+    )
     loop_guard: Annotated[Literal["off", "standard", "strict"], BeforeValidator(_lower)] = _setting(
         "LOOP_GUARD",
         "standard",

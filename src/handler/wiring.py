@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from bridge.calling import Caller
 from bridge.catalog import Catalog
-from bridge.limits import Limiter
+from bridge.limits import Limiter, RateLimits
 from bridge.pipeline import Bridge
 from bridge.translating import Translator
 from bridge.upstream.breaker import BreakerRule
@@ -23,12 +24,15 @@ from handler.observability import Observer, make_logger
 from handler.secrets import fetch, find_references
 from handler.settings import SettingsError, load_settings
 
+EXECUTION_SECONDS = 15 * 60
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.ports import ConversationStore, DocumentStore, ThreadStore
     from bridge.providers import Provider
     from bridge.state.counters import CounterStore
+    from bridge.toolloop.serving import BridgeTools
     from handler.settings import Settings
 
 
@@ -62,11 +66,13 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
 def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> Edge:
     routing, upstream = settings.routing(demo), make_upstream(settings)
     stores = make_stores(settings)
+    emulates = settings.server_tools_mode == "emulate"
     translator = Translator(
         Caller(upstream, RetryPolicy(settings.upstream_retries)),
         stores.tools,
         settings.policies(),
-        emulates=settings.server_tools_mode == "emulate",
+        tools=cache(lambda: make_tools(settings, stores)),
+        emulates=emulates,
         stream_upstream=settings.tool_bridge_stream,
         mark_prompts=settings.cache_prompts,
     )
@@ -112,6 +118,27 @@ def make_upstream(settings: Settings) -> HttpUpstream:
     return HttpUpstream(timeouts=timeouts, breaker=BreakerRule() if settings.circuit_breaker == "on" else None)
 
 
+def make_tools(settings: Settings, stores: Stores) -> BridgeTools:
+    """The tools that the bridge runs itself; imported when the first request may need one."""
+    from bridge.toolloop.serving import BridgeTools, StoredExecutionLog
+    from bridge.toolloop.urls import AllowList
+    from bridge.toolloop.web_fetch import WebFetch
+
+    allowed = AllowList.parse(settings.tool_fetch_allow)
+    fetches = settings.server_tools_mode == "emulate" and bool(allowed)
+    mcp = None
+    if settings.mcp_bridge_mode == "http-sse":
+        from bridge.toolloop.mcp import McpBridge
+
+        mcp = McpBridge(AllowList.parse(settings.mcp_allow, loopback=settings.state_table is None))
+    return BridgeTools(
+        StoredExecutionLog(stores.executions),
+        WebFetch(allowed) if fetches else None,
+        Limiter(stores.counters, RateLimits(requests_per_minute=settings.tool_fetch_per_minute)),
+        mcp,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """Everything that is kept, in one place."""
@@ -120,6 +147,8 @@ class Stores:
     threads: ThreadStore
     responses: DocumentStore
     counters: CounterStore
+    executions: DocumentStore
+    """What tools did that the bridge ran, for as long as clients retry."""
 
 
 def make_stores(settings: Settings) -> Stores:
@@ -142,6 +171,7 @@ def make_stores(settings: Settings) -> Stores:
             DynamoDbThreads(table, thread_ttl),
             DynamoDbDocuments(table, response_ttl),
             DynamoDbCounters(table),
+            DynamoDbDocuments(table, EXECUTION_SECONDS),
         )
     from bridge.state.sqlite import SqliteStore
     from bridge.state.sqlite_counters import SqliteCounters
@@ -155,4 +185,5 @@ def make_stores(settings: Settings) -> Stores:
         SqliteThreads(file, thread_ttl),
         SqliteDocuments(file, response_ttl),
         SqliteCounters(file),
+        SqliteDocuments(file, EXECUTION_SECONDS),
     )

@@ -27,11 +27,29 @@ class DynamoDbDocuments:
     async def put(self, key: str, payload: bytes) -> None:
         await self._table.run(self._put, key, payload)
 
+    async def put_new(self, key: str, payload: bytes) -> bool:
+        return await self._table.run(self._put_new, key, payload)
+
     async def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         return await self._table.run(self._get, keys)
 
     async def delete(self, key: str) -> bool:
         return await self._table.run(self._delete, key)
+
+    def _put_new(self, key: str, payload: bytes) -> bool:
+        item = {
+            "payload": {"B": payload},
+            "parts": number(1),
+            "expires_at": number(int(self._clock()) + self._ttl),
+        }
+        written = unless_condition_fails(
+            self._table.client.put_item,
+            TableName=self._table.name,
+            Item=key_of(key, part_key(0)) | item,
+            ConditionExpression="attribute_not_exists(pk) OR expires_at <= :now",
+            ExpressionAttributeValues={":now": number(int(self._clock()))},
+        )
+        return written is not None
 
     def _put(self, key: str, payload: bytes) -> None:
         starts = range(0, max(len(payload), 1), PART_BYTES)

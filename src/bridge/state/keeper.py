@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from bridge.canonical.events import MessageEnd
 from bridge.errors import BridgeError
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
     from bridge.canonical.json import JsonObject, JsonValue
+    from bridge.exchange import Record
     from bridge.state.memory import ToolKeeper
 
 
@@ -42,24 +44,29 @@ class KeptTurn(Protocol):
 class AnswerKeeper:
     """Sees every event of an answer; `settle` before its end, `give_up` whatever happens."""
 
-    tools: ToolKeeper
+    tools: ToolKeeper | None
+    """None where a tool loop keeps the calls of each of its rounds itself."""
     turn: KeptTurn | None
     rendering: Rendering
+    record: Record
 
     def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
-        observed = self.tools.observe(events)
+        observed = self.tools.observe(events) if self.tools else list(events)
+        if observed and isinstance(observed[-1], MessageEnd):
+            self.record.stop_reason, self.record.usage = observed[-1].reason, observed[-1].usage
         if self.turn is not None:
             self.turn.observe(observed)
         return observed
 
     async def settle(self) -> None:
         """Everything is stored when this returns, or counted as lost: the answer is delivered all the same."""
-        await self.tools.settle()
+        if self.tools is not None:
+            await self.tools.settle()
         if self.turn is not None:
             try:
                 await self.turn.keep(self.rendering)
             except BridgeError:
-                self.tools.memory.record.state_failures += 1
+                self.record.state_failures += 1
 
     async def give_up(self) -> None:
         if self.turn is not None:

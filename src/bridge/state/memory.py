@@ -176,7 +176,6 @@ class ToolKeeper:
             self._save(record)
 
     def _end(self, end: MessageEnd) -> None:
-        self.memory.record.stop_reason, self.memory.record.usage = end.reason, end.usage
         if self._waiting is not None:
             call = _replay(self._waiting.data).call if self._waiting.data else None
             self._save(replace(self._waiting, data=_stored(Replay(call, end.turn_data))))

@@ -26,6 +26,9 @@ class SqliteDocuments:
     async def put(self, key: str, payload: bytes) -> None:
         await self._file.run(self._put, key, payload)
 
+    async def put_new(self, key: str, payload: bytes) -> bool:
+        return await self._file.run(self._put_new, key, payload)
+
     async def get(self, keys: Sequence[str]) -> dict[str, bytes]:
         return await self._file.run(self._get, keys)
 
@@ -35,6 +38,13 @@ class SqliteDocuments:
     def _put(self, db: sqlite3.Connection, key: str, payload: bytes) -> None:
         values = (key, part_key(0), base64.b64encode(payload).decode(), self._clock() + self._ttl)
         db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, '', ?, ?)", values)
+
+    def _put_new(self, db: sqlite3.Connection, key: str, payload: bytes) -> bool:
+        statement = "SELECT 1 FROM state WHERE pk = ? AND sk = ? AND expires_at > ?"
+        if db.execute(statement, (key, part_key(0), self._clock())).fetchone():
+            return False
+        self._put(db, key, payload)
+        return True
 
     def _get(self, db: sqlite3.Connection, keys: Sequence[str]) -> dict[str, bytes]:
         now, found = self._clock(), {}
