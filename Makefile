@@ -55,8 +55,9 @@ settings: .venv/.ready ## Write docs/settings.md from the settings themselves
 
 .PHONY: lock
 lock: $(UV) ## Resolve the lock files anew
-	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra local --group dev pyproject.toml -o requirements/dev.lock
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra local --extra tools --group dev pyproject.toml -o requirements/dev.lock
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements/dev.lock pyproject.toml -o requirements/lambda.lock
+	$(UV) pip compile $(LOCK_FLAGS) --extra tools -c requirements/dev.lock pyproject.toml -o requirements/lambda-tools.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/anthropic-0x.in -o requirements/anthropic-0x.lock
 
@@ -70,13 +71,13 @@ LAMBDA_PYTHON ?=
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: build
-build: $(UV) .tools/sam/.ready ## Build the Lambda package into .aws-sam/build without Docker (ARCH=arm64|x86_64)
-	ARCH=$(ARCH) LAMBDA_PYTHON="$(LAMBDA_PYTHON)" $(SAM) build --parameter-overrides Architecture=$(ARCH)
+build: $(UV) .tools/sam/.ready ## Build the Lambda package into .aws-sam/build without Docker (ARCH=, WITH_TOOLS=1 for MCP and web_fetch)
+	ARCH=$(ARCH) LAMBDA_PYTHON="$(LAMBDA_PYTHON)" WITH_TOOLS="$(WITH_TOOLS)" $(SAM) build --parameter-overrides Architecture=$(ARCH)
 
 # What `sam build` runs (template.yaml: BuildMethod makefile), with ARTIFACTS_DIR set.
 .PHONY: build-BridgeFunction
 build-BridgeFunction: $(UV)
-	@$(PYTHON) scripts/build_lambda.py --target "$(ARTIFACTS_DIR)" --arch $(ARCH) $(if $(LAMBDA_PYTHON),--python "$(LAMBDA_PYTHON)")
+	@$(PYTHON) scripts/build_lambda.py --target "$(ARTIFACTS_DIR)" --arch $(ARCH) $(if $(LAMBDA_PYTHON),--python "$(LAMBDA_PYTHON)") $(if $(WITH_TOOLS),--with-tools)
 
 .PHONY: validate
 validate: .tools/sam/.ready ## Check template.yaml with cfn-lint

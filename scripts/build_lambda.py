@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> None:
     plan = plan_host(args.python) if args.host else plan_lambda(uv, args.arch, args.python_version, args.python)
     target = args.target.resolve()
     clear(target)
-    install_dependencies(uv, target, plan)
+    install_dependencies(uv, target, plan, with_tools=args.with_tools)
     copy_sources(target)
     prune(target)
     print(f"Package: {plan.label}, Python {plan.version}")
@@ -54,6 +54,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--host", action="store_true", help="build for this machine and interpreter instead of Lambda")
     parser.add_argument("--python", help="interpreter that compiles the .pyc files (default: looked for)")
     parser.add_argument("--python-version", default=LAMBDA_PYTHON, help=f"Lambda's Python (default: {LAMBDA_PYTHON})")
+    parser.add_argument("--with-tools", action="store_true", help="add what web_fetch and MCP servers need")
     return parser.parse_args(argv)
 
 
@@ -102,8 +103,8 @@ def clear(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
 
 
-def install_dependencies(uv: str, target: Path, plan: Plan) -> None:
-    lock = ROOT / "requirements/lambda.lock"
+def install_dependencies(uv: str, target: Path, plan: Plan, *, with_tools: bool) -> None:
+    lock = ROOT / "requirements" / ("lambda-tools.lock" if with_tools else "lambda.lock")
     install = [uv, "pip", "install", "--quiet", "--no-python-downloads", "--link-mode", "copy"]
     locked = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(lock)]
     subprocess.run([*install, *plan.uv_flags, *locked, "--target", str(target)], check=True)

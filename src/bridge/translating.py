@@ -81,7 +81,7 @@ class Translator:
             sent, protocol = self._with_search(route, sent, protocol)
             head = AnswerHead(_answer_id(turn, client.id_prefix), model, int(time.time()), request.echo)
             inquiry = Inquiry(self.caller, call, route.provider, protocol, target)
-            loop = tools.loop(call.principal, talk.token) if tools else None
+            loop = tools.loop(call.principal, talk, call.headers) if tools else None
             sent = replace(sent, stream=request.stream and self.stream_upstream)
             job = _Job(call, client, talk, memory, inquiry, sent, turn, head, loop, tools)
             return await self._streamed(job) if request.stream else await self._whole(job)

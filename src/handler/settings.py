@@ -231,7 +231,10 @@ class Settings(BaseModel):
         "MCP_BRIDGE_MODE", "off", "`mcp_servers` in requests: `off` or `http-sse`."
     )
     mcp_allow: str = _setting(
-        "MCP_ALLOW", "", "Hosts of MCP servers that requests may name, as globs with commas (`*.example.com`)."
+        "MCP_ALLOW",
+        "",
+        "Hosts of MCP servers that requests may name, as globs with commas (`*.example.com`); `localhost` for servers "
+        "on this machine.",
     )
     tool_fetch_allow: str = _setting(
         "TOOL_FETCH_ALLOW",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from bridge.calling import Caller
@@ -64,6 +65,7 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
 
 
 def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> Edge:
+    check_extras(settings)
     routing, upstream = settings.routing(demo), make_upstream(settings)
     stores = make_stores(settings)
     emulates = settings.server_tools_mode == "emulate"
@@ -100,6 +102,20 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
     )
 
 
+def check_extras(settings: Settings) -> None:
+    """SettingsError if a setting asks for tools whose libraries are not installed: they are an extra."""
+    wanted = [
+        ("MCP_BRIDGE_MODE", "mcp", settings.mcp_bridge_mode != "off"),
+        ("TOOL_FETCH_ALLOW", "justhtml", bool(settings.tool_fetch_allow)),
+    ]
+    for variable, module, is_wanted in wanted:
+        if is_wanted and find_spec(module) is None:
+            raise SettingsError(
+                f"{variable} needs the library {module}, which is not installed: build with `make build WITH_TOOLS=1`, "
+                "or install toolbridge[tools]"
+            )
+
+
 def with_settings(edge: Edge, settings: Settings) -> Edge:
     """The edge with other keys and tokens; connections and stores stay."""
     routing = settings.routing()
@@ -121,7 +137,7 @@ def make_upstream(settings: Settings) -> HttpUpstream:
 def make_tools(settings: Settings, stores: Stores) -> BridgeTools:
     """The tools that the bridge runs itself; imported when the first request may need one."""
     from bridge.toolloop.serving import BridgeTools, StoredExecutionLog
-    from bridge.toolloop.urls import AllowList
+    from bridge.toolloop.urls import AllowList, names_loopback
     from bridge.toolloop.web_fetch import WebFetch
 
     allowed = AllowList.parse(settings.tool_fetch_allow)
@@ -130,7 +146,7 @@ def make_tools(settings: Settings, stores: Stores) -> BridgeTools:
     if settings.mcp_bridge_mode == "http-sse":
         from bridge.toolloop.mcp import McpBridge
 
-        mcp = McpBridge(AllowList.parse(settings.mcp_allow, loopback=settings.state_table is None))
+        mcp = McpBridge(AllowList.parse(settings.mcp_allow, loopback=names_loopback(settings.mcp_allow)))
     return BridgeTools(
         StoredExecutionLog(stores.executions),
         WebFetch(allowed) if fetches else None,

@@ -40,6 +40,7 @@ FORBIDDEN = [
         ("asyncio", "time", "random", "secrets", "datetime", "bridge.pipeline", "bridge.state", "httpx2"),
     ),
     ("bridge.policies", ("asyncio", "time", "random", "secrets", "datetime", "bridge.pipeline", "bridge.protocols")),
+    ("bridge.toolloop", ("bridge.protocols", "bridge.pipeline", "bridge.translating")),
     ("bridge.schemas", ("bridge.protocols", "bridge.pipeline", "bridge.state")),
     ("bridge.canonical", ("asyncio", "time", "random", "secrets", "datetime")),
     ("bridge.routing", ("asyncio", "httpx2", "bridge.pipeline", "bridge.state", "bridge.upstream")),

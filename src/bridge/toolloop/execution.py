@@ -44,6 +44,9 @@ class ExecutionLog(Protocol):
     async def claim(self, key: str) -> ToolOutput | Claim:
         """Take a call, atomically; its output if it ran before. BridgeError if the record cannot be reached."""
 
+    async def begin(self, key: str) -> None:
+        """Take a call whatever was recorded of it before."""
+
     async def record(self, key: str, output: ToolOutput) -> None:
         """Keep the output of a call that was taken."""
 
@@ -60,6 +63,9 @@ class InMemoryExecutionLog:
             return Claim.OURS
         recorded = self.kept[key]
         return Claim.BEGUN if recorded is None else load_output(recorded)
+
+    async def begin(self, key: str) -> None:
+        self.kept[key] = None
 
     async def record(self, key: str, output: ToolOutput) -> None:
         self.kept[key] = dump_output(output)

@@ -15,7 +15,10 @@ from bridge.toolloop.runner import ToolLoop
 from bridge.toolloop.toolbox import FETCH_TYPES, Toolbox
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.canonical.request import Request
+    from bridge.conversation import Conversation
     from bridge.limits import Limiter
     from bridge.ports import DocumentStore
     from bridge.toolloop.execution import ExecutionLog
@@ -36,9 +39,19 @@ class OpenTools:
     def request(self) -> Request:
         return self.box.request
 
-    def loop(self, principal: str, token: str) -> ToolLoop | None:
-        """The loop that runs them; None where there is nothing to run."""
-        return ToolLoop(self.box.tools, self.log, partition_key(principal, token)) if self.box else None
+    def loop(self, principal: str, talk: Conversation, headers: Mapping[str, str]) -> ToolLoop | None:
+        """The loop that runs them; None where there is nothing to run.
+
+        A request that names no conversation is known again only if its client says that it is a retry: the same words
+        in a new conversation are a new wish.
+        """
+        if not self.box:
+            return None
+        if not talk.is_new:
+            return ToolLoop(self.box.tools, self.log, partition_key(principal, talk.token))
+        scope = partition_key(principal, headers.get("idempotency-key", ""))
+        log = self.log if _is_retry(headers) else BegunAnew(self.log)
+        return ToolLoop(self.box.tools, log, scope)
 
     async def aclose(self) -> None:
         await self.stack.aclose()
@@ -94,11 +107,35 @@ def _is_fetch(tool: object) -> bool:
     return isinstance(tool, ServerTool) and tool.type.startswith(FETCH_TYPES)
 
 
+def _is_retry(headers: Mapping[str, str]) -> bool:
+    return headers.get("x-stainless-retry-count", "0") not in ("", "0") or "idempotency-key" in headers
+
+
+@dataclass(frozen=True, slots=True)
+class BegunAnew:
+    """A record in which nothing is found, but everything kept."""
+
+    log: ExecutionLog
+
+    async def claim(self, key: str) -> ToolOutput | Claim:
+        await self.log.begin(key)
+        return Claim.OURS
+
+    async def begin(self, key: str) -> None:
+        await self.log.begin(key)
+
+    async def record(self, key: str, output: ToolOutput) -> None:
+        await self.log.record(key, output)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredExecutionLog:
     """The record of calls in the store, so that a retry in another process finds it."""
 
     store: DocumentStore
+
+    async def begin(self, key: str) -> None:
+        await self.store.put(f"exec#{key}", b"")
 
     async def claim(self, key: str) -> ToolOutput | Claim:
         name = f"exec#{key}"
