@@ -11,6 +11,7 @@ ARCH ?= arm64
 UV := .tools/uv/bin/uv
 SAM := .tools/sam/bin/sam
 NODE_MODULES := tests/node/node_modules/.ready
+CLIENT_MODULES := tests/clients/node/node_modules/.ready
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
 export UV_PYTHON_DOWNLOADS := never
@@ -29,6 +30,14 @@ run: .venv/.ready ## Serve on 127.0.0.1:8787 (HOST=, PORT=); with no provider ke
 .PHONY: test
 test: .venv/.ready .tools/sam/.ready .tools/anthropic-0x/.ready $(NODE_MODULES) ## Run every test (PYTEST_ARGS=… to narrow)
 	.venv/bin/pytest $(PYTEST_ARGS)
+
+.PHONY: test-clients
+test-clients: .venv/.ready .tools/clients/.ready .tools/clients-aider/.ready .tools/anthropic-0x/.ready $(NODE_MODULES) $(CLIENT_MODULES) ## Run real clients (Claude Code, Codex, opencode, …) through the bridge
+	tests/clients/offline.sh .venv/bin/pytest -m clients tests/clients $(PYTEST_ARGS)
+
+.PHONY: test-deployed
+test-deployed: .venv/.ready ## Smoke test of a running bridge (BRIDGE_URL=, BRIDGE_TOKEN=)
+	.venv/bin/pytest -m clients tests/clients/test_deployed.py
 
 .PHONY: format
 format: .venv/.ready ## Rewrite the sources in the house format
@@ -60,6 +69,8 @@ lock: $(UV) ## Resolve the lock files anew
 	$(UV) pip compile $(LOCK_FLAGS) --extra tools -c requirements/dev.lock pyproject.toml -o requirements/lambda-tools.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/anthropic-0x.in -o requirements/anthropic-0x.lock
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/clients.in -o requirements/clients.lock
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/clients-aider.in -o requirements/clients-aider.lock
 
 # --- Lambda -----------------------------------------------------------------------------------
 
@@ -119,6 +130,15 @@ $(UV): requirements/uv.txt
 .tools/anthropic-0x/.ready: $(UV) requirements/anthropic-0x.lock
 	test -x .tools/anthropic-0x/bin/python || $(UV) venv --quiet --python $(PYTHON) .tools/anthropic-0x
 	$(UV) pip sync --quiet --python .tools/anthropic-0x --require-hashes requirements/anthropic-0x.lock
+	touch $@
+
+.tools/clients/.ready .tools/clients-aider/.ready: .tools/%/.ready: $(UV) requirements/%.lock
+	test -x .tools/$*/bin/python || $(UV) venv --quiet --python $(PYTHON) .tools/$*
+	$(UV) pip sync --quiet --python .tools/$* --require-hashes requirements/$*.lock
+	touch $@
+
+$(CLIENT_MODULES): tests/clients/node/package.json tests/clients/node/package-lock.json
+	npm ci --prefix tests/clients/node --no-audit --no-fund --loglevel=error
 	touch $@
 
 $(NODE_MODULES): tests/node/package.json tests/node/package-lock.json

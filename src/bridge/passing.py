@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
@@ -21,27 +21,47 @@ if TYPE_CHECKING:
     from bridge.providers import ProtocolName, Provider
 
 
-async def pass_through(caller: Caller, call: ClientCall, provider: Provider, path: str, body: bytes) -> Answer:
+class Keeper(Protocol):
+    """Reads something off an answer that passes by, and keeps it before the answer ends."""
+
+    def feed(self, data: bytes) -> None: ...
+
+    def document(self, data: bytes) -> None: ...
+
+    async def keep(self) -> int:
+        """How much could not be kept."""
+
+
+async def pass_through(
+    caller: Caller, call: ClientCall, provider: Provider, path: str, body: bytes, keeper: Keeper | None = None
+) -> Answer:
     """Ask the provider in the client's own words."""
     query = f"?{call.query}" if call.query else ""
     reply = await caller.send(call, provider, path + query, body, passed_on(call.headers))
     headers = {"content-type": JSON, **passed_back(reply.headers)}
     if headers["content-type"].startswith("text/event-stream"):
-        return Answer(reply.status, headers, _relayed(call, reply), registry.heartbeat(call.protocol))
+        return Answer(reply.status, headers, _relayed(call, reply, keeper), registry.heartbeat(call.protocol))
     said = await read_and_close(reply, MAX_ANSWER_BYTES)
     if reply.status >= 400:
         return Answer(reply.status, headers, without_keys(said, provider, call.credential))
     watch = UsageWatch(call)
     watch.document(said)
+    if keeper is not None:
+        keeper.document(said)
+        call.record.state_failures += await keeper.keep()
     return Answer(reply.status, headers, said)
 
 
-def _relayed(call: ClientCall, reply: UpstreamReply) -> StreamBody:
+def _relayed(call: ClientCall, reply: UpstreamReply, keeper: Keeper | None) -> StreamBody:
     async def write_all(write: Write) -> None:
         watch = UsageWatch(call)
         try:
             async with until(call.deadline):
                 async for data in reply.chunks():
+                    if keeper is not None:
+                        keeper.feed(data)
+                        if b"[DONE]" in data:  # the client may answer what it has seen the end of
+                            call.record.state_failures += await keeper.keep()
                     await write(data)
                     watch.feed(data)
         except BridgeError as error:

@@ -16,6 +16,7 @@ from bridge.providers import ANSWER_PATHS
 from bridge.routing import RouteHints, route
 from bridge.server_tools import enforced_route, server_tools_in
 from bridge.splice import with_model
+from bridge.traits import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.calling import Caller
     from bridge.exchange import ClientCall, Envelope
     from bridge.ports import DocumentStore, ThreadStore
+    from bridge.providers import ProtocolName
     from bridge.routing import Route, RoutingTable
     from bridge.server_tools import ServerToolsMode
     from bridge.state.keeper import KeptTurn
@@ -42,6 +44,8 @@ class Bridge:
     threads: ThreadStore | None = None
     """None where threads are switched off."""
     responses: DocumentStore | None = None
+    signatures: DocumentStore | None = None
+    """What providers sign in answers that pass through, for clients that drop it."""
     fallback_models: tuple[str, ...] = ()
     """Asked one after another when a provider fails before its answer begins."""
     server_tools: ServerToolsMode = "error"
@@ -81,7 +85,7 @@ class Bridge:
     async def _serve(self, call: ClientCall, target: Route, envelope: Envelope) -> Answer:
         protocol = target.provider.protocol_for(target.wire_model, call.protocol)
         if protocol == call.protocol:
-            answer = await self._pass_through(call, target, envelope.model, ANSWER_PATHS[protocol])
+            answer = await self._pass_turn(call, target, envelope.model, protocol)
         else:
             answer = await self._translate(call, target, envelope)
         if not call.record.fallbacks:
@@ -140,6 +144,18 @@ class Bridge:
         call.record.provider = provider.name
         async with until(call.deadline):
             return await pass_through(self.caller, call, provider, path, call.body)
+
+    async def _pass_turn(self, call: ClientCall, target: Route, model: str, protocol: ProtocolName) -> Answer:
+        """A turn in the client's own protocol; where its provider signs calls, the client's history is kept signed."""
+        traits = traits_of(target.provider.name, target.provider.api_root, target.wire_model)
+        if protocol != "openai_chat" or not traits.signs_calls or self.signatures is None:
+            return await self._pass_through(call, target, model, ANSWER_PATHS[protocol])
+        from bridge.signatures import SignatureWatch, with_signatures
+
+        renamed = call.body if target.wire_model == model else with_model(call.body, target.wire_model)
+        body = await with_signatures(self.signatures, call, renamed)
+        watch = SignatureWatch(self.signatures, call.principal)
+        return await pass_through(self.caller, call, target.provider, ANSWER_PATHS[protocol], body, watch)
 
     async def _pass_through(self, call: ClientCall, target: Route, model: str, path: str) -> Answer:
         body = call.body if target.wire_model == model else with_model(call.body, target.wire_model)

@@ -84,6 +84,7 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
             translator,
             threads=stores.threads if settings.threads == "on" else None,
             responses=stores.responses,
+            signatures=stores.signatures,
             fallback_models=settings.fallback_models,
             server_tools=settings.server_tools_mode,
             server_tools_model=settings.server_tools_model,
@@ -165,6 +166,7 @@ class Stores:
     counters: CounterStore
     executions: DocumentStore
     """What tools did that the bridge ran, for as long as clients retry."""
+    signatures: DocumentStore
 
 
 def make_stores(settings: Settings) -> Stores:
@@ -188,6 +190,7 @@ def make_stores(settings: Settings) -> Stores:
             DynamoDbDocuments(table, response_ttl),
             DynamoDbCounters(table),
             DynamoDbDocuments(table, EXECUTION_SECONDS),
+            DynamoDbDocuments(table, ttl),
         )
     from bridge.state.sqlite import SqliteStore
     from bridge.state.sqlite_counters import SqliteCounters
@@ -202,4 +205,5 @@ def make_stores(settings: Settings) -> Stores:
         SqliteDocuments(file, response_ttl),
         SqliteCounters(file),
         SqliteDocuments(file, EXECUTION_SECONDS),
+        SqliteDocuments(file, ttl),
     )

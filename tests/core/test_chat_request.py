@@ -453,3 +453,17 @@ def test_many_problems_are_told_in_short() -> None:
     message = refusal({"model": "m", "messages": [{"role": "bot"}] * 9})
     assert message.endswith("and 6 more")
     assert message.count("messages.") == 3
+
+
+@pytest.mark.req("G1")
+def test_words_that_follow_a_call_stand_before_it() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "assistant", "content": "Looking."},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
+    ]
+    request = parse_request(json.dumps({"model": "m", "messages": messages}).encode())
+    assert [type(block).__name__ for block in request.turns[1].content] == ["Text", "ToolUse"]
+    assert [turn.role for turn in request.turns] == ["user", "assistant", "user"]

@@ -306,3 +306,37 @@ def test_usage_of_what_passes_through_is_seen(
         assert httpx2.post(url + path, json=body).status_code == 200
     fields = bridge_log[-1].__dict__["fields"]
     assert (fields["input_tokens"], fields["output_tokens"]) == (7, 3)
+
+
+SIGNATURE = {"extra_content": {"google": {"thought_signature": "c2lnbmVk"}}}
+
+
+@pytest.mark.req("S1", "S4")
+@pytest.mark.parametrize("stream", [False, True])
+def test_gemini_gets_its_signatures_back_from_clients_that_drop_them(
+    all_providers: str, upstream: ScriptedUpstream, stream: bool
+) -> None:
+    call = {"id": "call_0", "name": "read", "arguments": {"path": "a"}, "extra": SIGNATURE}
+    upstream.script = [{"reply": {"chat": {"tool_calls": [call]}}}]
+    asked = {"model": "gemini-3-pro", "messages": [{"role": "user", "content": "Read a"}], "stream": stream}
+    first = json.dumps(asked).encode()
+    assert ask(all_providers, "/v1/chat/completions", first).status_code == 200
+    assert upstream.received[0].body == first
+    made = {"id": "call_0", "type": "function", "function": {"name": "read", "arguments": '{"path":"a"}'}}
+    history = [
+        *asked["messages"],  # type: ignore[misc]
+        {"role": "assistant", "content": None, "tool_calls": [made]},
+        {"role": "tool", "tool_call_id": "call_0", "content": "text"},
+    ]
+    second = json.dumps(asked | {"messages": history}).encode()
+    ask(all_providers, "/v1/chat/completions", second)
+    assert upstream.received[1].json["messages"][1]["tool_calls"] == [made | SIGNATURE]
+    ask(all_providers, "/v1/chat/completions", second, **{"x-api-key": "another"})
+    unknown = json.dumps(asked | {"messages": history}).replace("call_0", "call_9").encode()
+    ask(all_providers, "/v1/chat/completions", unknown)
+    bypass = upstream.received[-1].json["messages"][1]["tool_calls"][0]["extra_content"]["google"]
+    assert bypass["thought_signature"] == "skip_thought_signature_validator"
+    signed = [*history[:1], {"role": "assistant", "tool_calls": [made | SIGNATURE]}, *history[2:]]
+    whole = json.dumps(asked | {"messages": signed}).encode()
+    ask(all_providers, "/v1/chat/completions", whole)
+    assert upstream.received[-1].body == whole

@@ -56,7 +56,11 @@ class MessageReader:
 
     def _add(self, role: Role, blocks: list[canonical.Block], message: wire.Message) -> None:
         self._close_results()
-        self.turns.append(Turn(role, tuple(_marked(blocks, cache_of(message)))))
+        turn = Turn(role, tuple(_marked(blocks, cache_of(message))))
+        if self.turns and role == "assistant" and _waits_for_results(self.turns[-1]):
+            self.turns[-1] = _with_words_first(self.turns[-1], turn)  # some clients say the call first, then the words
+        else:
+            self.turns.append(turn)
 
     def _close_results(self) -> None:
         """Results of tools that stand one after another are one turn of the user."""
@@ -100,6 +104,17 @@ class MessageReader:
             raise invalid_request(f"{path}.name: no function_call before it waits for a result of {message.name!r}")
         self._unanswered.remove(answered)
         return result_of(answered[0], message.content or (), f"{path}.content", cache=cache_of(message))
+
+
+def _waits_for_results(turn: Turn) -> bool:
+    return turn.role == "assistant" and any(isinstance(block, canonical.ToolUse) for block in turn.content)
+
+
+def _with_words_first(before: Turn, after: Turn) -> Turn:
+    """Two messages of the assistant as one turn: nothing may stand between a call and its result."""
+    blocks = (*before.content, *after.content)
+    words = tuple(block for block in blocks if not isinstance(block, canonical.ToolUse))
+    return Turn("assistant", words + tuple(block for block in blocks if isinstance(block, canonical.ToolUse)))
 
 
 def _required(message: wire.Message, path: str) -> list[Part]:
