@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from clients.conftest import Served
     from clients.processes import Desk
+    from scripted.server import ScriptedUpstream
 
 pytestmark = pytest.mark.clients
 
@@ -201,3 +202,48 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
     while not holds():
         assert time.monotonic() < end, f"waited in vain for {what}"
         time.sleep(0.02)
+
+
+@pytest.mark.req("E1", "E5", "R3", "R10")
+@pytest.mark.parametrize("level", ["off", "standard", "strict"])
+def test_a_file_is_read_once_at_every_level_of_the_guard(serve: Callable[..., Served], desk: Desk, level: str) -> None:
+    served = serve("gpt", LOOP_GUARD=level)
+    readme = {"file_path": str(desk.folder / "README.md")}
+    served.says((None, Call("Read", readme)), ("In August.",))
+    assert run(desk, served, "Read README and summarize.").succeeded().out == "In August.\n"
+    first, second = asked(served.upstream)
+    ((read,),) = rounds(second)
+    assert (read.name, read.arguments) == ("Read", readme)
+    assert ("tool_choice" in second and second["tool_choice"] == "none") is (level == "strict")
+    asked_for = [text for text in user_texts(second) if "Read README and summarize." in text]
+    assert len(asked_for) == 1
+    assert len(first["tools"]) > 0
+
+
+@pytest.mark.req("C5.4")
+def test_a_web_search_is_run_by_the_provider_and_counted(
+    serve: Callable[..., Served], desk: Desk, upstream: ScriptedUpstream
+) -> None:
+    served = serve(
+        "gpt",
+        SERVER_TOOLS_MODE="emulate",
+        UPSTREAM_OPENROUTER_BASE_URL=upstream.url,
+        MODEL_MAP=json.dumps({"*": "openrouter/openai/gpt-4.1"}),
+    )
+    page = {"url": "https://example.com/harvest", "title": "Harvest", "content": "in August"}
+    cited = {"type": "url_citation", "url_citation": page}
+    found = {"choices": [{"index": 0, "delta": {"content": "In August.", "annotations": [cited]}}]}
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    served.replies(
+        turn("gpt", None, Call("WebSearch", {"query": "harvest"})),
+        {"sse": [found, end, "[DONE]"]},
+        turn("gpt", "It is due in August."),
+    )
+    ran = run(desk, served, "Search for the harvest", "--output-format", "json").succeeded()
+    told = json.loads(ran.out)
+    assert told["result"] == "It is due in August."
+    assert sum(used["webSearchRequests"] for used in told["modelUsage"].values()) == 1
+    _, search, last = asked(upstream)
+    assert search["plugins"] == [{"id": "web"}]
+    ((searched,),) = rounds(last)
+    assert "https://example.com/harvest" in searched.result
