@@ -194,7 +194,7 @@ class _Response:
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status
         self.first_byte_at = self._spoke_at = self._time()
-        headers = {"request-id": self._request.id, "x-content-type-options": "nosniff"}
+        headers = {"request-id": self._request.id, "x-content-type-options": "nosniff", "cache-control": "no-store"}
         headers |= {**answer.headers, **extra, **self._cors()}
         if headers["request-id"] != self._request.id:  # a provider's own, passed through
             headers["x-bridge-request-id"] = self._request.id

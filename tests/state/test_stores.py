@@ -260,7 +260,7 @@ def test_many_processes_may_begin_one_file_at_once(tmp_path: Path) -> None:
     assert run(race()) == [0] * 8
 
 
-@pytest.mark.req("NFR1", "FR6.1")
+@pytest.mark.req("NFR1", "SM3", "FR6.1")
 def test_what_a_load_found_saves_the_next_save_a_write(store: ConversationStore, clock: Clock) -> None:
     run(store.save(A, [record("t1")]))
     known = run(store.load({A: ["t1"]})).alive[A]
