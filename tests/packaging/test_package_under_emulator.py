@@ -76,6 +76,9 @@ def test_every_endpoint_answers_its_event(function: Emulator, upstream: Scripted
     assert chat.status == 200
     assert chat.headers["content-type"].startswith("text/event-stream")
     assert chat.body.endswith(b"data: [DONE]\n\n")
+    responses = function.invoke(event("responses"))
+    assert (responses.status, b"event: response.completed" in responses.body) == (200, True)
+    assert function.invoke(event("route")).json["provider"] == "openai"
     assert function.invoke(event("count-tokens")).json["input_tokens"] > 0
     assert function.invoke(event("models")).json["data"][0]["id"] == "openai/gpt-x"
     bad = function.invoke(event("bad-json"))
