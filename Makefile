@@ -54,6 +54,12 @@ lint: .venv/.ready ## Format, lint and strict types, without tests
 .PHONY: check
 check: lint test ## What has to pass before a commit
 
+.PHONY: audit
+audit: .tools/audit/.ready ## Look for known weaknesses in the code and in what is shipped (needs the network)
+	.tools/audit/bin/bandit --quiet --recursive src --severity-level medium
+	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/lambda.lock
+	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/lambda-tools.lock
+
 .PHONY: requirements
 requirements: .venv/.ready ## Print which tests hold each requirement id
 	.venv/bin/python scripts/requirements.py
@@ -69,6 +75,7 @@ lock: $(UV) ## Resolve the lock files anew
 	$(UV) pip compile $(LOCK_FLAGS) --extra tools -c requirements/dev.lock pyproject.toml -o requirements/lambda-tools.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/anthropic-0x.in -o requirements/anthropic-0x.lock
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/audit.in -o requirements/audit.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/clients.in -o requirements/clients.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/clients-aider.in -o requirements/clients-aider.lock
 
@@ -132,7 +139,7 @@ $(UV): requirements/uv.txt
 	$(UV) pip sync --quiet --python .tools/anthropic-0x --require-hashes requirements/anthropic-0x.lock
 	touch $@
 
-.tools/clients/.ready .tools/clients-aider/.ready: .tools/%/.ready: $(UV) requirements/%.lock
+.tools/audit/.ready .tools/clients/.ready .tools/clients-aider/.ready: .tools/%/.ready: $(UV) requirements/%.lock
 	test -x .tools/$*/bin/python || $(UV) venv --quiet --python $(PYTHON) .tools/$*
 	$(UV) pip sync --quiet --python .tools/$* --require-hashes requirements/$*.lock
 	touch $@

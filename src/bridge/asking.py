@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridge.calling import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, read_and_close, without_keys
+from bridge.calling import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, masked, read_and_close, read_refusal, without_keys
 from bridge.canonical.events import StreamFailed
 from bridge.canonical.fold import fold
 from bridge.canonical.json import dumps
@@ -17,7 +17,7 @@ from bridge.providers import ANSWER_PATHS
 from bridge.state.memory import without_replays
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from bridge.calling import Caller
     from bridge.canonical.events import StreamEvent
@@ -41,6 +41,8 @@ class Asked:
     reply: UpstreamReply
     server: ServerSide
     rendered: Rendered
+    mask: Callable[[BridgeError], BridgeError]
+    """Takes keys out of what the provider says about errors."""
 
     @property
     def is_stream(self) -> bool:
@@ -55,22 +57,29 @@ class Asked:
             async for data in self.reply.chunks():
                 batch = decoder.feed(data)
                 if batch:
-                    yield batch
+                    yield self._masked(batch)
         except BridgeError:
             last = decoder.close()
             if last and isinstance(last[-1], StreamFailed):
                 raise
             yield last  # it broke after everything had been said
             return
-        yield decoder.close()
+        yield self._masked(decoder.close())
+
+    def _masked(self, batch: list[StreamEvent]) -> list[StreamEvent]:
+        last = batch[-1] if batch else None
+        return [*batch[:-1], StreamFailed(self.mask(last.error))] if isinstance(last, StreamFailed) else batch
 
     async def message(self) -> Message:
         """The whole answer; some servers stream it although they were not asked to."""
         body = await read_and_close(self.reply, MAX_ANSWER_BYTES)
-        if not self.reply.headers.get("content-type", "").startswith("text/event-stream"):
-            return self.server.parse_response(body, self.rendered.reading)
-        decoder = self.server.stream_decoder(self.rendered.reading)
-        return fold([*decoder.feed(body), *decoder.close()])
+        try:
+            if not self.reply.headers.get("content-type", "").startswith("text/event-stream"):
+                return self.server.parse_response(body, self.rendered.reading)
+            decoder = self.server.stream_decoder(self.rendered.reading)
+            return fold([*decoder.feed(body), *decoder.close()])
+        except BridgeError as error:
+            raise self.mask(error) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +101,19 @@ class Inquiry:
         call.record.losses = rendered.losses
         reply = await self.caller.send(call, self.provider, ANSWER_PATHS[self.protocol], body)
         if reply.status < 300:
-            return Asked(reply, server, replace(rendered, reading=reading))
+            return Asked(reply, server, replace(rendered, reading=reading), self._mask)
         refusal = await self._refusal(reply, server)
         if not (call.record.replayed_calls and _refuses_replay(refusal)):
             raise refusal
         call.record.replayed_calls = 0
         return await self.ask(without_replays(request))
 
+    def _mask(self, error: BridgeError) -> BridgeError:
+        return masked(error, self.provider, self.call.credential)
+
     async def _refusal(self, reply: UpstreamReply, server: ServerSide) -> BridgeError:
         """The provider's refusal in the bridge's own terms."""
-        said = await read_and_close(reply, MAX_ERROR_BYTES)
+        said = await read_refusal(reply, MAX_ERROR_BYTES)
         body = without_keys(said, self.provider, self.call.credential)
         return server.parse_error(reply.status, body, self.provider.name, reply.headers.get("retry-after"))
 

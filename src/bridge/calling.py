@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MAX_KEYS_TRIED = 2
 MAX_ERROR_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
+REFUSAL_SECONDS = 3.0
 JSON = "application/json"
 
 
@@ -80,6 +82,33 @@ async def read_and_close(reply: UpstreamReply, limit: int) -> bytes:
         return await reply.read(limit)
     finally:
         await reply.aclose()
+
+
+async def read_refusal(reply: UpstreamReply, limit: int) -> bytes:
+    """What a refusal says, as far as it comes soon: one that never ends must not hold up who could answer instead."""
+    pieces: list[bytes] = []
+    try:
+        async with asyncio.timeout(REFUSAL_SECONDS):
+            async for data in reply.chunks():
+                pieces.append(data)
+                if sum(map(len, pieces)) >= limit:
+                    break
+    except (TimeoutError, BridgeError):
+        pass
+    finally:
+        await reply.aclose()
+    return b"".join(pieces)[:limit]
+
+
+def masked(error: BridgeError, provider: Provider, credential: str | None) -> BridgeError:
+    """The error without the key that a provider quotes in it."""
+    for key in (*provider.keys, credential):
+        if key and key in error.message:
+            error.message = error.message.replace(key, "***")
+            error.args = (error.message,)
+        if key and error.provider_details is not None and key in str(error.provider_details):
+            error.provider_details = None
+    return error
 
 
 def without_keys(body: bytes, provider: Provider, credential: str | None) -> bytes:

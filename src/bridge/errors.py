@@ -64,6 +64,8 @@ class BridgeError(Exception):
         self.provider_details = provider_details
         self.retry_after = retry_after
         self.code = code
+        self.headers: dict[str, str] = {}
+        """What else the client is told, in headers."""
         self.retryable = kind in _RETRYABLE if retryable is None else retryable
 
 

@@ -55,7 +55,11 @@ _NOT_BACK_PREFIXES = ("access-control-", "cf-", "proxy-", "x-amz", "x-bridge-", 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """What of a client's headers its provider gets to see."""
-    return {name: value for name, value in headers.items() if name in _ON or name.startswith(_ON_PREFIXES)}
+    return {
+        name: value
+        for name, value in headers.items()
+        if (name in _ON or name.startswith(_ON_PREFIXES)) and value.isascii() and value.isprintable()
+    }
 
 
 def passed_back(headers: Mapping[str, str]) -> dict[str, str]:

@@ -110,12 +110,15 @@ class Limiter:
         windows = [window_at(principal, rule.seconds, now) for rule in self._rules]
         entries = [self._enter(rule, window) for rule, window in zip(self._rules, windows, strict=True)]
         entered = list(zip(self._rules, windows, await asyncio.gather(*entries), strict=True))
+        standings = (standing for rule, window, added in entered for standing in rule.standings(window, added))
+        admission = Admission(tuple(standings), now)
         refusals = [(rule, window, added.refused) for rule, window, added in entered if added.refused is not None]
         if refusals:
             await self._give_back([(rule, window) for rule, window, added in entered if added.refused is None])
-            raise _refusal(*max(refusals, key=lambda refusal: refusal[1].ends_at), now)
-        standings = (standing for rule, window, added in entered for standing in rule.standings(window, added))
-        return Admission(tuple(standings), now)
+            error = _refusal(*max(refusals, key=lambda refusal: refusal[1].ends_at), now)
+            error.admission = admission
+            raise error
+        return admission
 
     async def charge(self, principal: str, tokens: int) -> int:
         """Count the tokens of an answer; how many windows could not be charged. Never raises, never waits for long."""
@@ -161,10 +164,16 @@ def _given(limits: Mapping[str, int | None]) -> dict[str, int]:
     return {counted: limit for counted, limit in limits.items() if limit is not None}
 
 
-def _refusal(rule: _Rule, window: Window, counted: str, now: float) -> BridgeError:
+class LimitReachedError(BridgeError):
+    """A limit is reached; `admission` says where the principal stands."""
+
+    admission = Admission()
+
+
+def _refusal(rule: _Rule, window: Window, counted: str, now: float) -> LimitReachedError:
     what, setting = _SETTINGS[rule.seconds, counted]
     wait = _seconds_left(window.ends_at, now)
-    return BridgeError(
+    return LimitReachedError(
         ErrorKind.RATE_LIMIT,
         f"the limit of {rule.limits[counted]} {what} is reached ({setting}); it starts over in {wait} s",
         retry_after=str(wait),

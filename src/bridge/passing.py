@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from bridge.calling import JSON, MAX_ANSWER_BYTES, read_and_close, without_keys
+from bridge.calling import JSON, MAX_ANSWER_BYTES, read_and_close, read_refusal, without_keys
 from bridge.deadline import until
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, broken_upstream
 from bridge.exchange import Answer
 from bridge.headers import passed_back, passed_on
 from bridge.protocols import registry
@@ -38,12 +38,17 @@ async def pass_through(
     """Ask the provider in the client's own words."""
     query = f"?{call.query}" if call.query else ""
     reply = await caller.send(call, provider, path + query, body, passed_on(call.headers))
+    if 300 <= reply.status < 400:
+        await reply.aclose()
+        raise broken_upstream(f"it answered {reply.status}, a redirect; check the base URL", provider.name)
     headers = {"content-type": JSON, **passed_back(reply.headers)}
-    if headers["content-type"].startswith("text/event-stream"):
-        return Answer(reply.status, headers, _relayed(call, reply, keeper), registry.heartbeat(call.protocol))
-    said = await read_and_close(reply, MAX_ANSWER_BYTES)
+    if reply.status < 300 and headers["content-type"].startswith("text/event-stream"):
+        body_writer = _relayed(call, reply, provider, keeper)
+        return Answer(reply.status, headers, body_writer, registry.heartbeat(call.protocol))
     if reply.status >= 400:
-        return Answer(reply.status, headers, without_keys(said, provider, call.credential))
+        refusal = await read_refusal(reply, MAX_ANSWER_BYTES)
+        return Answer(reply.status, headers, without_keys(refusal, provider, None))
+    said = without_keys(await read_and_close(reply, MAX_ANSWER_BYTES), provider, None)
     watch = UsageWatch(call)
     watch.document(said)
     if keeper is not None:
@@ -52,7 +57,9 @@ async def pass_through(
     return Answer(reply.status, headers, said)
 
 
-def _relayed(call: ClientCall, reply: UpstreamReply, keeper: Keeper | None) -> StreamBody:
+def _relayed(call: ClientCall, reply: UpstreamReply, provider: Provider, keeper: Keeper | None) -> StreamBody:
+    keys = [key.encode() for key in provider.keys]
+
     async def write_all(write: Write) -> None:
         watch = UsageWatch(call)
         try:
@@ -62,6 +69,9 @@ def _relayed(call: ClientCall, reply: UpstreamReply, keeper: Keeper | None) -> S
                         keeper.feed(data)
                         if b"[DONE]" in data:  # the client may answer what it has seen the end of
                             call.record.state_failures += await keeper.keep()
+                    for key in keys:
+                        if key in data:
+                            data = data.replace(key, b"***")
                     await write(data)
                     watch.feed(data)
         except BridgeError as error:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from bridge.calling import Caller
     from bridge.exchange import ClientCall, Envelope
     from bridge.ports import DocumentStore, ThreadStore
-    from bridge.providers import ProtocolName
+    from bridge.providers import ProtocolName, Provider
     from bridge.routing import Route, RoutingTable
     from bridge.server_tools import ServerToolsMode
     from bridge.state.keeper import KeptTurn
@@ -48,6 +48,8 @@ class Bridge:
     """What providers sign in answers that pass through, for clients that drop it."""
     fallback_models: tuple[str, ...] = ()
     """Asked one after another when a provider fails before its answer begins."""
+    is_shared: bool = False
+    """Several principals use the bridge."""
     server_tools: ServerToolsMode = "error"
     server_tools_model: str = ""
     """Stands in for models that are not Claude's where a request is sent to Anthropic for its tools."""
@@ -131,6 +133,7 @@ class Bridge:
         except BridgeError as error:
             if error.kind is not ErrorKind.NOT_FOUND or not provider.keeps_responses:
                 raise
+            self._refuse_shared_key(provider)
             async with until(call.deadline):
                 path = f"/responses/{response_id}" + (f"/{part}" if part else "")
                 return await pass_through(self.caller, call, provider, path, b"")
@@ -141,9 +144,20 @@ class Bridge:
         provider = self.routing.providers["anthropic"]
         if self.routing.demo is not None or not (provider.configured or call.credential):
             raise BridgeError(ErrorKind.NOT_FOUND, "this part of the Messages API is served by Anthropic alone")
+        self._refuse_shared_key(provider)
         call.record.provider = provider.name
         async with until(call.deadline):
             return await pass_through(self.caller, call, provider, path, call.body)
+
+    def _refuse_shared_key(self, provider: Provider) -> None:
+        """What a provider keeps under one key is everybody's who uses that key: principals would see each other's."""
+        if self.is_shared and provider.keys:
+            raise BridgeError(
+                ErrorKind.PERMISSION,
+                f"what {provider.name} keeps under the bridge's own key is not told apart by its users; "
+                "this is served only where each has a key of their own, or the bridge has one user",
+                retryable=False,
+            )
 
     async def _pass_turn(self, call: ClientCall, target: Route, model: str, protocol: ProtocolName) -> Answer:
         """A turn in the client's own protocol; where its provider signs calls, the client's history is kept signed."""

@@ -91,7 +91,8 @@ class Provider:
     def call_headers(self, key: str | None, client_headers: Mapping[str, str]) -> dict[str, str]:
         """What a call carries: the key the way this provider wants it, and nothing it need not know."""
         if self.protocol == "anthropic":
-            passed = {name: client_headers[name] for name in _ANTHROPIC_HEADERS if name in client_headers}
+            told = {name: client_headers.get(name, "") for name in _ANTHROPIC_HEADERS}
+            passed = {name: value for name, value in told.items() if value and value.isascii() and value.isprintable()}
             version = {"anthropic-version": DEFAULT_ANTHROPIC_VERSION, **passed, **self.extra_headers}
             if key and not key.startswith(_OAUTH_TOKEN):
                 return version | {"x-api-key": key}

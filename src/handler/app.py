@@ -10,8 +10,8 @@ import orjson
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, Record
 from bridge.protocols.registry import error_renderer
-from handler.auth import identify
-from handler.endpoints import JSON, PUBLIC, dialect_of, find_endpoint
+from handler.auth import identify, refuse_other_sites
+from handler.endpoints import JSON, PUBLIC, STREAMING, dialect_of, find_endpoint
 from handler.late import late_answer
 from handler.redaction import MAX_LOGGED_BYTES
 from handler.request import HttpRequest, read_request
@@ -48,6 +48,8 @@ class App:
             try:
                 endpoint = find_endpoint(request)
                 if endpoint not in PUBLIC:
+                    if not edge.tokens:
+                        refuse_other_sites(request, edge.allow_origins)
                     edge, request.identity = await self._identified(edge, request)
                     record.principal = request.identity.principal
                 await read_request(request, receive, edge.max_body_bytes)
@@ -74,15 +76,18 @@ class App:
         answering = asyncio.ensure_future(self._answer(edge, endpoint, request, record))
         try:
             done, _ = await asyncio.wait({answering}, timeout=edge.heartbeat_seconds)
-            if not done and _wants_stream(request):
-                await response.streamed(late_answer(answering, dialect_of(request)))
-                return
-            answer = await answering
+            if not done and endpoint in STREAMING and _wants_stream(request):
+                answer = late_answer(answering, dialect_of(request))
+            else:
+                answer = await answering
+            if isinstance(answer.body, bytes):
+                await response.whole(answer)
+            else:
+                await self._stream(edge, request, response, answer)
         finally:
             answering.cancel()
-        if isinstance(answer.body, bytes):
-            await response.whole(answer)
-            return
+
+    async def _stream(self, edge: Edge, request: HttpRequest, response: _Response, answer: Answer) -> None:
         try:
             await response.streamed(answer)
         except Exception:  # noqa: BLE001  (the stream has said so already; here it is only logged)
@@ -138,7 +143,7 @@ def _wants_stream(request: HttpRequest) -> bool:
 
 def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -> Answer:
     status, body = error_renderer(protocol)(error)
-    headers = {"content-type": JSON}
+    headers = {"content-type": JSON, **error.headers}
     if error.retry_after:
         headers["retry-after"] = error.retry_after
     if not error.retryable:
@@ -212,15 +217,15 @@ class _Response:
     def _cors(self) -> dict[str, str]:
         origin = self._request.headers.get("origin", "")
         allowed = self._edge.allow_origins
+        vary = {"vary": "origin"} if allowed else {}
         if not origin or not (origin in allowed or "*" in allowed):
-            return {}
-        return {
+            return vary
+        return vary | {
             "access-control-allow-origin": origin,
             "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
             "access-control-allow-headers": self._request.headers.get("access-control-request-headers", "*"),
             "access-control-expose-headers": "request-id, x-conversation-id, x-bridge-losses, retry-after",
             "access-control-max-age": "600",
-            "vary": "origin",
         }
 
 

@@ -6,11 +6,14 @@ import hmac
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from bridge.errors import BridgeError, ErrorKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
+
+    from handler.request import HttpRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Identity:
     credential: str | None
 
 
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 NOBODY = Identity("local", None)
 
 
@@ -41,6 +45,19 @@ def identify(headers: Mapping[str, str], tokens: Mapping[str, str]) -> Identity:
         ErrorKind.AUTHENTICATION,
         "the bridge's token is missing or wrong: send it as x-api-key, Authorization: Bearer or x-worker-token",
         retryable=False,
+    )
+
+
+def refuse_other_sites(request: HttpRequest, allowed: Collection[str]) -> None:
+    """Where no token is wanted, pages of other sites must not spend what the bridge holds: browsers say who asks."""
+    origin = request.headers.get("origin", "")
+    if not origin or origin in allowed or "*" in allowed:
+        return
+    host = urlsplit(origin).hostname or ""
+    if host in _LOOPBACK and urlsplit(f"//{request.headers.get('host', '')}").hostname == host:
+        return
+    raise BridgeError(
+        ErrorKind.PERMISSION, f"pages of {origin[:100]} may not use this bridge (ALLOW_ORIGINS)", retryable=False
     )
 
 

@@ -12,6 +12,7 @@ import orjson
 from bridge.conversation import legal_conversation_id
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, ClientCall
+from bridge.limits import LimitReachedError
 from bridge.routing import explain
 from bridge.state.claims import conversation_token
 from bridge.state.keys import partition_key
@@ -81,11 +82,14 @@ async def stored_response(edge: Edge, request: HttpRequest, record: Record) -> A
 
 
 async def embeddings(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.embed(_client_call(edge, request, record, "openai_chat"))
+    return await _limited(edge, _client_call(edge, request, record, "openai_chat"), edge.bridge.embed)
 
 
 async def messages_resource(edge: Edge, request: HttpRequest, record: Record) -> Answer:
-    return await edge.bridge.relay(_client_call(edge, request, record, "anthropic"), f"/messages/{request.parameter}")
+    call, path = _client_call(edge, request, record, "anthropic"), f"/messages/{request.parameter}"
+    if request.method != "POST":
+        return await edge.bridge.relay(call, path)
+    return await _limited(edge, call, lambda call: edge.bridge.relay(call, path))
 
 
 async def explain_route(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
@@ -129,6 +133,8 @@ async def terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer
 
 PUBLIC = frozenset({health})
 """What is served without a token."""
+STREAMING = frozenset({messages, chat_completions, responses})
+"""What may answer with a stream."""
 
 _ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
     ("POST", re.compile(r"(?:/anthropic)?/v1/messages"), messages),
@@ -159,7 +165,11 @@ def find_endpoint(request: HttpRequest) -> Endpoint:
         if found is None:
             continue
         if request.method not in methods.split():
-            raise BridgeError(ErrorKind.METHOD_NOT_ALLOWED, f"{request.path} takes {methods.replace(' ', ' or ')}")
+            error = BridgeError(
+                ErrorKind.METHOD_NOT_ALLOWED, f"{request.path[:200]} takes {methods.replace(' ', ' or ')}"
+            )
+            error.headers = {"allow": methods.replace(" ", ", ")}
+            raise error
         request.parameter = found.groupdict().get("parameter") or ""
         return endpoint
     raise BridgeError(ErrorKind.NOT_FOUND, f"there is nothing at {request.path[:200]}")
@@ -195,8 +205,17 @@ def _client_call(edge: Edge, request: HttpRequest, record: Record, protocol: Pro
 
 async def _answer(edge: Edge, call: ClientCall) -> Answer:
     check_request(call.document or {}, edge.limits)
-    admission = await edge.accounts.admit(call.record)
-    answer = await edge.bridge.answer(call)
+    return await _limited(edge, call, edge.bridge.answer)
+
+
+async def _limited(edge: Edge, call: ClientCall, serve: Callable[[ClientCall], Awaitable[Answer]]) -> Answer:
+    """Serve what costs something, as long as its principal is below its limits."""
+    try:
+        admission = await edge.accounts.admit(call.record)
+    except LimitReachedError as error:
+        error.headers = error.admission.headers(call.protocol)
+        raise
+    answer = await serve(call)
     limits = admission.headers(call.protocol)
     return replace(answer, headers={**limits, **answer.headers}) if limits else answer
 

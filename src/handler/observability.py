@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+import sys
 import time
+import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +38,8 @@ class SentResponse(Protocol):
 def make_logger(level: str, *, as_json: bool) -> logging.Logger:
     """The bridge's logger. On Lambda Powertools writes JSON; a person at a terminal gets plain lines."""
     name = _LEVELS.get(level, level.upper())
+    for library in ("httpx2", "mcp"):  # they log URLs
+        logging.getLogger(library).setLevel(logging.WARNING)
     if as_json:
         from aws_lambda_powertools import Logger
 
@@ -54,11 +58,17 @@ class _TerminalFormatter(logging.Formatter):
     """Message first, then the fields worth a look."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
+        line = _one_line(super().format(record))
         fields: dict[str, object] = getattr(record, "fields", {})
-        return line + "".join(
-            f" {name}={value}" for name, value in fields.items() if value not in ("", 0, None, (), False)
+        line += "".join(
+            _one_line(f" {name}={value}") for name, value in fields.items() if value not in ("", 0, None, (), False)
         )
+        return line + getattr(record, "frames", "")
+
+
+def _one_line(text: str) -> str:
+    """Nobody but the bridge begins a line of its log."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class Observer:
@@ -118,8 +128,11 @@ class Observer:
         self._logger.warning(message)
 
     def crashed(self, request: HttpRequest) -> None:
-        """An exception that nobody expected, with its traceback."""
-        self._logger.exception(f"{request.method} {request.path} failed ({request.id})")
+        """An exception that nobody expected: what and where, not its message, which may quote what a user wrote."""
+        kind, _, trace = sys.exc_info()
+        frames = "\n" + "".join(traceback.format_tb(trace))
+        message = f"{request.method} {request.path} failed with {kind.__name__ if kind else 'an error'} ({request.id})"
+        self._logger.error(message, extra={"frames": frames})
 
     def _log(self, request: HttpRequest, record: Record, response: SentResponse, started: float) -> None:
         level = logging.INFO if response.status < 500 and not record.error_kind else logging.WARNING

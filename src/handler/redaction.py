@@ -11,7 +11,8 @@ _SECRETS = re.compile(
     r"|AKIA[A-Z0-9]{12,}|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_.-]{10,}|Bearer\s+[^\s\"]{6,})"
 )
 _SECRET_FIELDS = re.compile(
-    r'("(?:[a-z_]*(?:token|secret|password|api_key|authorization|signature|encrypted_content))"\s*:\s*")[^"]*', re.I
+    r'(\\*"(?:[a-z_]*(?:token|secret|password|api_key|authorization|signature|encrypted_content))\\*"\s*:\s*\\*")[^"\\]*',
+    re.I,
 )
 _LONG_DATA = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
 _QUERIES = re.compile(r"(https?://[^\s\"?#]+)\?[^\s\"]*")

@@ -86,6 +86,7 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
             responses=stores.responses,
             signatures=stores.signatures,
             fallback_models=settings.fallback_models,
+            is_shared=len(settings.worker_token) > 1,
             server_tools=settings.server_tools_mode,
             server_tools_model=settings.server_tools_model,
         ),
@@ -120,7 +121,7 @@ def check_extras(settings: Settings) -> None:
 def with_settings(edge: Edge, settings: Settings) -> Edge:
     """The edge with other keys and tokens; connections and stores stay."""
     routing = settings.routing()
-    bridge = replace(edge.bridge, routing=routing)
+    bridge = replace(edge.bridge, routing=routing, is_shared=len(settings.worker_token) > 1)
     catalog = Catalog(routing, bridge.caller.upstream)
     return replace(edge, bridge=bridge, catalog=catalog, tokens=settings.worker_token)
 

@@ -221,6 +221,9 @@ ENDPOINTS: dict[str, Bad] = {
     "a result that is a number": Bad(
         MESSAGES, turns(MESSAGES, result(tool_use_id="t", content=7)), 400, "content.0.tool_result.content"
     ),
+    "a minted id of nobody's": Bad(
+        MESSAGES, turns(MESSAGES, result(tool_use_id=f"toolu_a{'0' * 33}", content="x")), 400, f"toolu_a{'0' * 33}"
+    ),
     "a result of a call nobody made": Bad(
         MESSAGES, turns(MESSAGES, result(tool_use_id="toolu_nobody", content="x")), 400, "toolu_nobody"
     ),
@@ -257,7 +260,7 @@ ENDPOINTS: dict[str, Bad] = {
     "embeddings of nothing": Bad("/v1/embeddings", b"{}", 400, "model"),
     # Responses
     "an input that is a number": Bad(RESPONSES, question(RESPONSES, input=7), 400, "input"),
-    "an item of no kind": Bad(RESPONSES, turns(RESPONSES, {"type": "hologram"}), 400, "input.0"),
+    "an item of no kind": Bad(RESPONSES, turns(RESPONSES, {"type": "hologram", "data": "x"}), 400, "input.0.type"),
     "a response to nothing": Bad(
         RESPONSES, question(RESPONSES, previous_response_id="resp_nobody"), 400, "resp_nobody"
     ),
