@@ -138,6 +138,7 @@ def _run(plan: Plan) -> Outcome:
             **CREDENTIALS,
             "AWS_ENDPOINT_URL_DYNAMODB": f"http://127.0.0.1:{proxy_port}",
             "STATE_TABLE": TABLE,
+            "LEDGER": "off",  # it costs a write per answer, whatever the state does
             "UPSTREAM_OPENAI_BASE_URL": f"http://127.0.0.1:{upstream_port}",
             "LOG_LEVEL": "error",
             "PYTHONPATH": str(ROOT / "src"),

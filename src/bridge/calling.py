@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, ErrorKind
+from bridge.headers import trace_context
 from bridge.ports import UpstreamCall
 from bridge.upstream.retry import RetryPolicy, send_with_retries
 
@@ -48,7 +49,8 @@ class Caller:
 
         async def attempt() -> UpstreamReply:
             for key in keys:
-                said = {"content-type": JSON, **(headers or {}), **provider.call_headers(key, call.headers)}
+                said = {"content-type": JSON, **trace_context(call.headers), **(headers or {})}
+                said |= provider.call_headers(key, call.headers)
                 sent = UpstreamCall(provider.name, call.method, provider.url(path), said, body or None)
                 reply = await self.upstream.send(sent)
                 call.record.upstream_status = reply.status

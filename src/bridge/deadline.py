@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bridge.errors import BridgeError, ErrorKind
+from bridge.errors import DeadlineError
 
 DEADLINE_MARGIN_SECONDS = 1.5
 
@@ -25,7 +25,4 @@ class until:  # noqa: N801  (reads as a preposition where it is used)
         except TimeoutError:
             if not self._timeout.expired():
                 raise
-            raise BridgeError(
-                ErrorKind.TIMEOUT,
-                "the time of this invocation ran out before the answer was complete; try again",
-            ) from None
+            raise DeadlineError from None

@@ -69,6 +69,14 @@ class BridgeError(Exception):
         self.retryable = kind in _RETRYABLE if retryable is None else retryable
 
 
+class DeadlineError(BridgeError):
+    """The time of an invocation ran out."""
+
+    def __init__(self) -> None:
+        text = "the time of this invocation ran out before the answer was complete; try again"
+        super().__init__(ErrorKind.TIMEOUT, text)
+
+
 class LocalProtocolError(RuntimeError):
     """The bridge tried to say something that a client's protocol does not allow there."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bridge.errors import invalid_request
+from bridge.errors import BridgeError, DeadlineError, invalid_request
 
 if TYPE_CHECKING:
     from bridge.canonical.events import Usage
@@ -47,9 +47,25 @@ class Record:
     repaired_calls: int = 0
     replayed_calls: int = 0
     state_failures: int = 0
+    deadline_endings: int = 0
+    emulations: int = 0
+    thread_turns: int = 0
+    store_retries: int = 0
+    store_misses: int = 0
+    expired_reads: int = 0
+    store_read_ms: float = 0.0
+    store_write_ms: float = 0.0
+    conversations_started: int = 0
+    conversations_terminated: int = 0
+    conversations_expired: int = 0
 
     def count_retry(self) -> None:
         self.upstream_retries += 1
+
+    def fail(self, error: BridgeError) -> None:
+        """The exchange ended in an error."""
+        self.error_kind = error.kind.name
+        self.deadline_endings += isinstance(error, DeadlineError)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,18 @@ _NOT_BACK = frozenset(
 _NOT_BACK_PREFIXES = ("access-control-", "cf-", "proxy-", "x-amz", "x-bridge-", "x-envoy-")
 
 
+def trace_context(headers: Mapping[str, str]) -> dict[str, str]:
+    """The client's trace, for every provider: whoever traces both sides sees one picture."""
+    told = {name: headers.get(name, "") for name in ("traceparent", "tracestate")}
+    return {name: value for name, value in told.items() if value and _is_plain(value)}
+
+
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     """What of a client's headers its provider gets to see."""
     return {
         name: value
         for name, value in headers.items()
-        if (name in _ON or name.startswith(_ON_PREFIXES)) and value.isascii() and value.isprintable()
+        if (name in _ON or name.startswith(_ON_PREFIXES)) and _is_plain(value)
     }
 
 
@@ -70,3 +76,7 @@ def passed_back(headers: Mapping[str, str]) -> dict[str, str]:
         for name, value in lowered.items()
         if name not in _NOT_BACK and not name.startswith(_NOT_BACK_PREFIXES)
     }
+
+
+def _is_plain(value: str) -> bool:
+    return value.isascii() and value.isprintable()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import orjson
 
 from bridge.calling import JSON, MAX_ANSWER_BYTES, read_and_close, read_refusal, without_keys
+from bridge.canonical.events import Usage
 from bridge.deadline import until
 from bridge.errors import BridgeError, broken_upstream
 from bridge.exchange import Answer
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from bridge.exchange import ClientCall, StreamBody, Write
     from bridge.ports import UpstreamReply
     from bridge.providers import ProtocolName, Provider
+
+
+BYTES_PER_TOKEN = 4
 
 
 class Keeper(Protocol):
@@ -67,7 +71,7 @@ def _relayed(call: ClientCall, reply: UpstreamReply, provider: Provider, keeper:
                 async for data in reply.chunks():
                     if keeper is not None:
                         keeper.feed(data)
-                        if b"[DONE]" in data:  # the client may answer what it has seen the end of
+                        if b'"finish_reason":"' in data or b'"finish_reason": "' in data:  # now the client may answer
                             call.record.state_failures += await keeper.keep()
                     for key in keys:
                         if key in data:
@@ -75,9 +79,12 @@ def _relayed(call: ClientCall, reply: UpstreamReply, provider: Provider, keeper:
                     await write(data)
                     watch.feed(data)
         except BridgeError as error:
-            call.record.error_kind = error.kind.name
+            call.record.fail(error)
             await write(registry.encode_stream_error(call.protocol, error))
+            if keeper is not None:
+                call.record.state_failures += await keeper.keep()
         finally:
+            watch.finish()
             await reply.aclose()
 
     return write_all
@@ -90,6 +97,8 @@ class UsageWatch:
         self._record = call.record
         self._protocol: ProtocolName = call.protocol
         self._sse: SseParser | None = SseParser()
+        self._asked_bytes = len(call.body)
+        self._events = 0
 
     def feed(self, data: bytes) -> None:
         """A piece of a stream: only events that tell of usage are parsed."""
@@ -97,10 +106,16 @@ class UsageWatch:
             return
         try:
             for event in self._sse.feed(data):
+                self._events += 1
                 if b'"usage"' in event.data:
                     self.document(event.data)
         except EventTooLargeError:
             self._sse = None
+
+    def finish(self) -> None:
+        """A stream that told of no usage is counted by a rule of thumb: an event is about a token."""
+        if self._record.usage is None and self._events:
+            self._record.usage = Usage(self._asked_bytes // BYTES_PER_TOKEN, self._events, estimated=True)
 
     def document(self, data: bytes) -> None:
         try:

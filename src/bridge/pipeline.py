@@ -6,11 +6,14 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pydantic_core import from_json
+
 from bridge.calling import JSON
 from bridge.canonical.json import dumps
 from bridge.deadline import until
 from bridge.errors import BridgeError, ErrorKind, invalid_request
 from bridge.exchange import Answer, read_envelope
+from bridge.foreign import without_own_data
 from bridge.passing import pass_through
 from bridge.providers import ANSWER_PATHS
 from bridge.routing import RouteHints, route
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bridge.calling import Caller
+    from bridge.canonical.json import JsonObject
     from bridge.exchange import ClientCall, Envelope
     from bridge.ports import DocumentStore, ThreadStore
     from bridge.providers import ProtocolName, Provider
@@ -62,22 +66,32 @@ class Bridge:
         """Serve one request for an assistant turn."""
         envelope = read_envelope(call.document)
         target = self._enforced(call, envelope, self._route(call, envelope))
+        failure: Answer | BridgeError | None = None
         async with until(call.deadline):
-            for model in self.fallback_models:
+            for model in (None, *self.fallback_models):
+                if model is not None:
+                    call.record.fallbacks += 1
+                    target = self._note(call, route(self.routing, model))
                 try:
                     answer = await self._serve(call, target, envelope)
-                    if answer.status not in _FAILED:
-                        return answer
                 except BridgeError as error:
                     if error.status not in _FAILED:
-                        raise
-                call.record.fallbacks += 1
-                target = self._note(call, route(self.routing, model))
-            return await self._serve(call, target, envelope)
+                        if failure is None:
+                            raise
+                        continue  # this model cannot serve the request: why others failed is worth more
+                    failure = error
+                else:
+                    if answer.status not in _FAILED:
+                        return answer
+                    failure = answer
+        if isinstance(failure, BridgeError):
+            raise failure
+        return failure or _unanswered()
 
     def _enforced(self, call: ClientCall, envelope: Envelope, target: Route) -> Route:
         """Where tools that only Anthropic runs decide the route, all of the request goes there."""
-        if self.server_tools != "enforceanthropic" or target.provider.protocol == "anthropic":
+        is_at_home = target.provider.protocol_for(target.wire_model, call.protocol) == call.protocol
+        if self.server_tools != "enforceanthropic" or target.provider.protocol == "anthropic" or is_at_home:
             return target
         if not server_tools_in(call.document or {}):
             return target
@@ -160,16 +174,35 @@ class Bridge:
             )
 
     async def _pass_turn(self, call: ClientCall, target: Route, model: str, protocol: ProtocolName) -> Answer:
-        """A turn in the client's own protocol; where its provider signs calls, the client's history is kept signed."""
+        """A turn in the client's own protocol, without what only the bridge can read; signed where providers sign."""
+        call = await self._expanded(call, protocol)
+        body = without_own_data(protocol, call.body, call.document or {})
+        body = body if target.wire_model == model else with_model(body, target.wire_model)
         traits = traits_of(target.provider.name, target.provider.api_root, target.wire_model)
         if protocol != "openai_chat" or not traits.signs_calls or self.signatures is None:
-            return await self._pass_through(call, target, model, ANSWER_PATHS[protocol])
+            return await pass_through(self.caller, call, target.provider, ANSWER_PATHS[protocol], body)
         from bridge.signatures import SignatureWatch, with_signatures
 
-        renamed = call.body if target.wire_model == model else with_model(call.body, target.wire_model)
-        body = await with_signatures(self.signatures, call, renamed)
+        body = await with_signatures(self.signatures, call, body)
         watch = SignatureWatch(self.signatures, call.principal)
         return await pass_through(self.caller, call, target.provider, ANSWER_PATHS[protocol], body, watch)
+
+    async def _expanded(self, call: ClientCall, protocol: ProtocolName) -> ClientCall:
+        """The call with what its `previous_response_id` stands for, if it is one that the bridge keeps."""
+        document = call.document or {}
+        if protocol != "openai_responses" or self.responses is None or not document.get("previous_response_id"):
+            return call
+        from bridge.state.responses import open_response
+
+        try:
+            turn = await open_response(self.responses, call.principal, call.body)
+        except BridgeError as error:
+            if error.code == "previous_response_not_found":
+                return call  # the provider may know it
+            raise
+        whole: JsonObject = from_json(turn.body)
+        whole.pop("previous_response_id", None)
+        return replace(call, body=dumps(whole), document=whole)
 
     async def _pass_through(self, call: ClientCall, target: Route, model: str, path: str) -> Answer:
         body = call.body if target.wire_model == model else with_model(call.body, target.wire_model)
@@ -204,7 +237,12 @@ class Bridge:
 
         if self.threads is None:
             raise thread_error("thread_unsupported_request")
+        call.record.thread_turns += 1
         return await open_turn(self.threads, call.principal, call.body)
+
+
+def _unanswered() -> Answer:
+    raise BridgeError(ErrorKind.API, "nobody was asked")
 
 
 def _hints(headers: Mapping[str, str]) -> RouteHints:

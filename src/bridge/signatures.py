@@ -42,7 +42,7 @@ async def with_signatures(store: DocumentStore, call: ClientCall, body: bytes) -
     call.record.replayed_calls += len(kept)
     for message in document["messages"]:
         calls = _calls_of(message)
-        if any("extra_content" in one for one in calls):
+        if any(one.get("extra_content") for one in calls):
             continue
         for position, one in enumerate(calls):
             signature = kept.get(_told(one)) or (GEMINI_BYPASS if position == 0 else None)
@@ -89,7 +89,8 @@ class SignatureWatch:
     async def keep(self) -> int:
         """Store what was seen; how many signatures could not be."""
         failures = 0
-        for call in self._calls.values():
+        calls, self._calls = list(self._calls.values()), {}
+        for call in calls:
             if not call["extra"]:
                 continue
             key = _key(self.principal, call["id"], call["name"], call["arguments"])
@@ -106,7 +107,7 @@ def _unsigned_calls(document: JsonObject) -> list[tuple[str, str, str]]:
     found: list[tuple[str, str, str]] = []
     for message in messages if isinstance(messages, list) else ():
         calls = _calls_of(message)
-        if not any("extra_content" in call for call in calls):
+        if not any(call.get("extra_content") for call in calls):
             found += [_told(call) for call in calls]
     return found
 

@@ -71,10 +71,10 @@ def _stream_body(call: ClientCall, translation: Translation, first: list[StreamE
                 async for batch in translation.batches:
                     await translation.write(batch, write)
                     if batch and isinstance(batch[-1], StreamFailed):
-                        call.record.error_kind = batch[-1].error.kind.name
+                        call.record.fail(batch[-1].error)
                         break
         except BridgeError as error:
-            call.record.error_kind = error.kind.name
+            call.record.fail(error)
             await write(encode([StreamFailed(error)]))
         except Exception:
             await write(encode([StreamFailed(BridgeError(ErrorKind.API, "the bridge failed in this stream"))]))

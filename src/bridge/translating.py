@@ -78,10 +78,12 @@ class Translator:
             target = self._target(call, route, talk)
             memory = ToolMemory(self.store, call.principal, target.family, call.record)
             sent = self._governed(call, await memory.recall(request, talk), protocol)
+            asked_for = sent.web_search
             sent, protocol = self._with_search(route, sent, protocol)
             head = AnswerHead(_answer_id(turn, client.id_prefix), model, int(time.time()), request.echo)
             inquiry = Inquiry(self.caller, call, route.provider, protocol, target)
-            loop = tools.loop(call.principal, talk, call.headers) if tools else None
+            loop = tools.loop(call.principal, talk, call.headers, again=call.record.fallbacks > 0) if tools else None
+            call.record.emulations = (loop is not None) + (sent.web_search != asked_for)
             sent = replace(sent, stream=request.stream and self.stream_upstream)
             job = _Job(call, client, talk, memory, inquiry, sent, turn, head, loop, tools)
             return await self._streamed(job) if request.stream else await self._whole(job)

@@ -31,12 +31,16 @@ def with_native_search(request: Request) -> Request:
     tool = next((tool for tool in request.tools if _is_search(tool)), None)
     if not isinstance(tool, ServerTool):
         return request
-    choice = request.tool_choice
+    choice, others = request.tool_choice, tuple(other for other in request.tools if not _is_search(other))
+    if choice is not None and choice.mode == "none":
+        return replace(request, tools=others)
+    is_demanded = choice is not None and (choice.name == tool.name or (choice.mode == "any" and not others))
     return replace(
         request,
-        tools=tuple(other for other in request.tools if not _is_search(other)),
-        tool_choice=None if choice and choice.name == tool.name else choice,
+        tools=others,
+        tool_choice=None if is_demanded else choice,
         web_search=_wish(tool.options),
+        unread=(*request.unread, *(["tool_choice of web_search"] if is_demanded else [])),
     )
 
 

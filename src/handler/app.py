@@ -10,6 +10,7 @@ import orjson
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer, Record
 from bridge.protocols.registry import error_renderer
+from bridge.state.tally import count_for
 from handler.auth import identify, refuse_other_sites
 from handler.endpoints import JSON, PUBLIC, STREAMING, dialect_of, find_endpoint
 from handler.late import late_answer
@@ -44,6 +45,7 @@ class App:
             await response.whole(Answer(204, {}, b""))
             return
         record = Record()
+        count_for(record)
         with edge.observer.exchange(request, record, response):
             try:
                 endpoint = find_endpoint(request)
@@ -76,22 +78,25 @@ class App:
         answering = asyncio.ensure_future(self._answer(edge, endpoint, request, record))
         try:
             done, _ = await asyncio.wait({answering}, timeout=edge.heartbeat_seconds)
-            if not done and endpoint in STREAMING and _wants_stream(request):
-                answer = late_answer(answering, dialect_of(request))
+            if not done and endpoint in STREAMING and (model := _streaming_model(request)) is not None:
+                answer = late_answer(answering, dialect_of(request), model)
             else:
                 answer = await answering
             if isinstance(answer.body, bytes):
                 await response.whole(answer)
             else:
-                await self._stream(edge, request, response, answer)
+                await self._stream(edge, request, record, response, answer)
         finally:
             answering.cancel()
 
-    async def _stream(self, edge: Edge, request: HttpRequest, response: _Response, answer: Answer) -> None:
+    async def _stream(
+        self, edge: Edge, request: HttpRequest, record: Record, response: _Response, answer: Answer
+    ) -> None:
         try:
             await response.streamed(answer)
         except Exception:  # noqa: BLE001  (the stream has said so already; here it is only logged)
             edge.observer.crashed(request)
+            record.error_kind = "CRASH"
             await response.finish()
 
     async def _answer(self, edge: Edge, endpoint: Endpoint, request: HttpRequest, record: Record) -> Answer:
@@ -129,16 +134,17 @@ class App:
 
 
 def _refused(error: BridgeError, request: HttpRequest, record: Record) -> Answer:
-    record.error_kind = error.kind.name
+    record.fail(error)
     return _error_answer(error, dialect_of(request), request.id)
 
 
-def _wants_stream(request: HttpRequest) -> bool:
-    """Asked only when an answer is late, so the body may be read for it."""
+def _streaming_model(request: HttpRequest) -> str | None:
+    """The model of a request for a stream. Asked only when an answer is late, so the body may be read for it."""
     try:
-        return request.method == "POST" and orjson.loads(request.body).get("stream") is True
+        asked = orjson.loads(request.body)
+        return str(asked.get("model")) if asked.get("stream") is True else None
     except (AttributeError, ValueError):
-        return False
+        return None
 
 
 def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -> Answer:
@@ -162,7 +168,7 @@ class _Response:
         self.sent_bytes = 0
         self.first_byte_at: float | None = None
         self._time = asyncio.get_running_loop().time
-        self._spoke_at = 0.0
+        self.last_byte_at: float | None = None
         self._between_events = True
         self.copy = bytearray() if edge.observer.samples_bodies() else None
 
@@ -190,7 +196,7 @@ class _Response:
         """Speak up when the stream has been silent: whoever is in between must not think it dead."""
         loop, interval = asyncio.get_running_loop(), self._edge.heartbeat_seconds
         while heartbeat:
-            silence = loop.time() - self._spoke_at
+            silence = loop.time() - (self.last_byte_at or 0.0)
             if silence >= interval and self._between_events:
                 await self._body(heartbeat)
             else:
@@ -198,7 +204,7 @@ class _Response:
 
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status
-        self.first_byte_at = self._spoke_at = self._time()
+        self.first_byte_at = self.last_byte_at = self._time()
         headers = {"request-id": self._request.id, "x-content-type-options": "nosniff", "cache-control": "no-store"}
         headers |= {**answer.headers, **extra, **self._cors()}
         if headers["request-id"] != self._request.id:  # a provider's own, passed through
@@ -208,7 +214,7 @@ class _Response:
 
     async def _body(self, data: bytes, more: bool = True) -> None:
         self.sent_bytes += len(data)
-        self._spoke_at = self._time()
+        self.last_byte_at = self._time()
         self._between_events = data.endswith(b"\n\n")
         if self.copy is not None and len(self.copy) < MAX_LOGGED_BYTES:
             self.copy += data

@@ -14,6 +14,8 @@ from bridge.providers import PROTOCOL_NAMES
 from bridge.routing import explain
 from handler.secrets import fetch, find_references
 from handler.settings import SettingsError, is_secret, load_settings, setting_fields
+from handler.tail import TailError, add_tail_command, deployed_lines, follow
+from handler.usage_command import UsageError, UsageQuery, add_usage_command, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         "The exit code is 1 if something is wrong.",
     )
     doctor.set_defaults(run=_doctor)
+    add_usage_command(commands).set_defaults(run=_usage)
+    add_tail_command(commands).set_defaults(run=_tail)
     return parser
 
 
@@ -140,6 +144,34 @@ def _doctor(_arguments: argparse.Namespace, settings: Settings) -> int:
     bad = sum(not finding.good for finding in findings)
     print(f"\n{bad} problem{'s' if bad != 1 else ''} found" if bad else "\neverything answers")
     return 1 if bad else 0
+
+
+def _usage(arguments: argparse.Namespace, settings: Settings) -> int:
+    query = UsageQuery(arguments.first, arguments.last, arguments.csv, arguments.url)
+    try:
+        print(show(query, settings), end="")
+    except UsageError as error:
+        print(f"bridge: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _tail(arguments: argparse.Namespace, _settings: Settings) -> int:
+    def write(text: str) -> None:
+        print(text, end="", flush=True)
+
+    try:
+        if arguments.log_group:
+            follow(deployed_lines(arguments.log_group), write)
+        elif arguments.file:
+            with Path(arguments.file).open(encoding="utf-8", errors="replace") as lines:
+                follow(lines, write)
+        else:
+            follow(sys.stdin, write)
+    except (TailError, OSError) as error:
+        print(f"bridge: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def _print_settings(settings: Settings) -> None:

@@ -18,6 +18,8 @@ from bridge.state.claims import conversation_token
 from bridge.state.keys import partition_key
 from bridge.strict_json import check
 from handler.limits import Limits, check_request
+from handler.page import page
+from handler.usage_endpoint import show_usage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -48,6 +50,9 @@ class Edge:
     max_body_bytes: int = 5 * 1024 * 1024
     limits: Limits = field(default_factory=Limits)
     heartbeat_seconds: float = 10.0
+    admins: frozenset[str] = frozenset()
+    """Principals who see everybody's usage."""
+    serves_page: bool = True
 
 
 Endpoint: TypeAlias = "Callable[[Edge, HttpRequest, Record], Awaitable[Answer]]"
@@ -124,14 +129,15 @@ async def show_model(edge: Edge, request: HttpRequest, _record: Record) -> Answe
     return _json(render_model(entry))
 
 
-async def terminate(edge: Edge, request: HttpRequest, _record: Record) -> Answer:
+async def terminate(edge: Edge, request: HttpRequest, record: Record) -> Answer:
     conversation_id = legal_conversation_id(request.parameter)
     partition = partition_key(request.identity.principal, conversation_token(conversation_id))
     deleted = await edge.store.terminate(partition)
+    record.conversations_terminated += 1
     return _json({"id": conversation_id, "type": "conversation_terminated", "deleted_items": deleted})
 
 
-PUBLIC = frozenset({health})
+PUBLIC = frozenset({health, page})
 """What is served without a token."""
 STREAMING = frozenset({messages, chat_completions, responses})
 """What may answer with a stream."""
@@ -151,7 +157,8 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
     ),
     ("GET", re.compile(r"/v1/route"), explain_route),
     ("GET HEAD", re.compile(r"/health|/api/hello"), health),
-    ("HEAD", re.compile(r"/"), health),
+    ("GET HEAD", re.compile(r"/"), page),
+    ("GET", re.compile(r"/v1/usage"), show_usage),
     ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models"), list_models),
     ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models/(?P<parameter>.+)"), show_model),
     ("POST", re.compile(r"/v1/conversations/(?P<parameter>[^/]+)/terminate"), terminate),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from typing import TYPE_CHECKING
 
 import orjson
 
+from bridge.canonical.events import StreamFailed
+from bridge.canonical.head import AnswerHead
 from bridge.errors import BridgeError, kind_for_status
 from bridge.exchange import Answer
 from bridge.protocols import registry
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.providers import ProtocolName
 
 
-def late_answer(answering: Future[Answer], protocol: ProtocolName) -> Answer:
+def late_answer(answering: Future[Answer], protocol: ProtocolName, model: str) -> Answer:
     """The status is out with the first sign of life, so a failure becomes an error in the stream."""
 
     async def write_all(write: Write) -> None:
@@ -29,9 +33,17 @@ def late_answer(answering: Future[Answer], protocol: ProtocolName) -> Answer:
         elif answer.status < 300:
             await write(answer.body)
         else:
-            await write(registry.encode_stream_error(protocol, _error_in(answer)))
+            await write(_failure(protocol, _error_in(answer), model))
 
     return Answer(200, {"content-type": EVENT_STREAM}, write_all, registry.heartbeat(protocol))
+
+
+def _failure(protocol: ProtocolName, error: BridgeError, model: str) -> bytes:
+    """A stream of Responses has to begin before it can fail; the others just say it."""
+    if protocol != "openai_responses":
+        return registry.encode_stream_error(protocol, error)
+    head = AnswerHead(f"resp_{secrets.token_hex(24)}", model, int(time.time()))
+    return registry.client(protocol).stream_encoder(head).encode([StreamFailed(error)])
 
 
 def _error_in(answer: Answer) -> BridgeError:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from handler.metrics import Outcome
 from handler.redaction import redacted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from bridge.exchange import Record
+    from handler.metrics import MetricsWriter
     from handler.request import HttpRequest
 
 SERVICE = "toolbridge"
@@ -31,6 +33,7 @@ class SentResponse(Protocol):
     status: int
     sent_bytes: int
     first_byte_at: float | None
+    last_byte_at: float | None
     copy: bytearray | None
     """The beginning of the body, where it is to be logged."""
 
@@ -74,9 +77,17 @@ def _one_line(text: str) -> str:
 class Observer:
     """Watches exchanges from start to end."""
 
-    def __init__(self, logger: logging.Logger, *, as_json: bool, body_share: float = 0.0) -> None:
+    def __init__(
+        self,
+        logger: logging.Logger,
+        *,
+        as_json: bool,
+        body_share: float = 0.0,
+        metrics: MetricsWriter | None = None,
+    ) -> None:
         self._logger = logger
         self._as_json = as_json
+        self._metrics = metrics
         self._body_share = body_share
         if body_share:
             self.warn(
@@ -89,7 +100,10 @@ class Observer:
         try:
             yield
         finally:
-            self._log(request, record, response, started)
+            outcome = _outcome(response, started)
+            self._log(request, record, outcome)
+            if self._metrics is not None:
+                self._metrics.emit(record, outcome)
             if response.copy is not None:
                 self._log_bodies(request, response.copy)
 
@@ -134,8 +148,8 @@ class Observer:
         message = f"{request.method} {request.path} failed with {kind.__name__ if kind else 'an error'} ({request.id})"
         self._logger.error(message, extra={"frames": frames})
 
-    def _log(self, request: HttpRequest, record: Record, response: SentResponse, started: float) -> None:
-        level = logging.INFO if response.status < 500 and not record.error_kind else logging.WARNING
+    def _log(self, request: HttpRequest, record: Record, outcome: Outcome) -> None:
+        level = logging.INFO if outcome.status < 500 and not record.error_kind else logging.WARNING
         if record.state_failures:
             level = logging.ERROR
         if not self._logger.isEnabledFor(level):
@@ -145,7 +159,7 @@ class Observer:
         usage = record.usage
         fields = {
             "trace_id": request.id,
-            "status": response.status,
+            "status": outcome.status,
             "provider": record.provider,
             "wire_model": record.wire_model,
             "route_reason": record.route_reason,
@@ -154,9 +168,9 @@ class Observer:
             "upstream_retries": record.upstream_retries,
             "fallbacks": record.fallbacks,
             "rerouted": record.rerouted,
-            "latency_ms": _milliseconds(time.monotonic() - started),
-            "ttft_ms": _milliseconds(response.first_byte_at - started) if response.first_byte_at else None,
-            "streamed_bytes": response.sent_bytes,
+            "latency_ms": outcome.latency_ms,
+            "ttft_ms": outcome.ttft_ms,
+            "streamed_bytes": outcome.sent_bytes,
             "tool_call_count": record.tool_call_count,
             "stop_reason": record.stop_reason,
             "input_tokens": usage.input_tokens if usage else 0,
@@ -168,6 +182,11 @@ class Observer:
             "conversation_id": record.conversation_id,
             "store_reads": record.store_reads,
             "store_writes": record.store_writes,
+            "store_retries": record.store_retries,
+            "store_misses": record.store_misses,
+            "expired_reads": record.expired_reads,
+            "store_read_ms": round(record.store_read_ms, 1),
+            "store_write_ms": round(record.store_write_ms, 1),
             "conflicts": record.conflicts,
             "repaired_calls": record.repaired_calls,
             "replayed_calls": record.replayed_calls,
@@ -176,6 +195,12 @@ class Observer:
         }
         message = f"{request.method} {request.path}"
         self._logger.log(level, message, extra=fields if self._as_json else {"fields": fields})
+
+
+def _outcome(response: SentResponse, started: float) -> Outcome:
+    first, last = response.first_byte_at, response.last_byte_at or time.monotonic()
+    ttft_ms = _milliseconds(first - started) if first else None
+    return Outcome(response.status, _milliseconds(last - started), ttft_ms, response.sent_bytes)
 
 
 def _client_meta(header: str) -> object:

@@ -308,6 +308,23 @@ class Settings(BaseModel):
     tokens_per_day: Count = _setting(
         "RATE_LIMIT_TOKENS_PER_DAY", None, "Tokens that each principal may use in a UTC day. Unset: any number."
     )
+    ledger: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+        "LEDGER", "on", "Count usage per principal, model and day for `GET /v1/usage`: one small write per answer."
+    )
+    admin_principals: Names = _setting(
+        "ADMIN_PRINCIPALS",
+        ("admin",),
+        "Names of tokens, with commas, that see everybody's usage at `/v1/usage`. Unset: `admin`.",
+    )
+    page: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+        "PAGE", "on", "The page at `/`: health, routes, usage, snippets. It holds no data and asks for the token."
+    )
+    metrics: Annotated[Literal["auto", "on", "off"], BeforeValidator(_lower)] = _setting(
+        "METRICS", "auto", "One line of metrics (CloudWatch EMF) per request on stdout; `auto`: on Lambda only."
+    )
+    tracing: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+        "TRACING", "off", "X-Ray subsegments around provider, store and tools. On Lambda only."
+    )
     heartbeat_seconds: Annotated[float, Field(ge=0.05, le=60)] = _setting(
         "HEARTBEAT_SECONDS", 10.0, "A stream that is silent for this long sends a sign of life."
     )

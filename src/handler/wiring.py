@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from bridge.calling import Caller
 from bridge.catalog import Catalog
+from bridge.ledger import Ledger
 from bridge.limits import Limiter, RateLimits
 from bridge.pipeline import Bridge
 from bridge.translating import Translator
@@ -21,7 +22,8 @@ from handler.accounts import Accounts
 from handler.app import App
 from handler.endpoints import Edge
 from handler.live_edge import FixedEdge, LiveEdge
-from handler.observability import Observer, make_logger
+from handler.metrics import make_metrics
+from handler.observability import SERVICE, Observer, make_logger
 from handler.secrets import fetch, find_references
 from handler.settings import SettingsError, load_settings
 
@@ -30,11 +32,12 @@ EXECUTION_SECONDS = 15 * 60
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.ports import ConversationStore, DocumentStore, ThreadStore
+    from bridge.ports import ConversationStore, DocumentStore, ThreadStore, Upstream
     from bridge.providers import Provider
     from bridge.state.counters import CounterStore
     from bridge.toolloop.serving import BridgeTools
     from handler.settings import Settings
+    from handler.tracing import Tracing
 
 
 def bootstrap() -> App:
@@ -66,14 +69,14 @@ def build_app(settings: Settings, *, as_json: bool, demo: Provider | None = None
 
 def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = None) -> Edge:
     check_extras(settings)
-    routing, upstream = settings.routing(demo), make_upstream(settings)
-    stores = make_stores(settings)
+    routing, tracing = settings.routing(demo), make_tracing(settings)
+    upstream, stores = _traced(tracing, make_upstream(settings), make_stores(settings))
     emulates = settings.server_tools_mode == "emulate"
     translator = Translator(
         Caller(upstream, RetryPolicy(settings.upstream_retries)),
         stores.tools,
         settings.policies(),
-        tools=cache(lambda: make_tools(settings, stores)),
+        tools=cache(lambda: make_tools(settings, stores, tracing)),
         emulates=emulates,
         stream_upstream=settings.tool_bridge_stream,
         mark_prompts=settings.cache_prompts,
@@ -92,16 +95,45 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
         ),
         catalog=Catalog(routing, upstream),
         store=stores.tools,
-        accounts=Accounts(Limiter(stores.counters, settings.rate_limits())),
-        observer=Observer(
-            make_logger(settings.log_level, as_json=as_json), as_json=as_json, body_share=settings.log_bodies
+        accounts=Accounts(
+            Limiter(stores.counters, settings.rate_limits()),
+            Ledger(stores.counters) if settings.ledger == "on" else None,
         ),
+        observer=_make_observer(settings, as_json=as_json),
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,
         max_body_bytes=settings.max_body_bytes,
         limits=settings.limits(),
         heartbeat_seconds=settings.heartbeat_seconds,
+        admins=frozenset(settings.admin_principals),
+        serves_page=settings.page == "on",
     )
+
+
+def _make_observer(settings: Settings, *, as_json: bool) -> Observer:
+    # The function's name, which the dashboard knows too, keeps the stacks of an account apart.
+    service = os.environ.get("AWS_LAMBDA_FUNCTION_NAME") or SERVICE
+    metrics = make_metrics(settings.metrics, as_json=as_json, service=service)
+    logger = make_logger(settings.log_level, as_json=as_json)
+    return Observer(logger, as_json=as_json, body_share=settings.log_bodies, metrics=metrics)
+
+
+def make_tracing(settings: Settings) -> Tracing | None:
+    """None where requests are not traced: nothing is imported for it then."""
+    if settings.tracing == "off":
+        return None
+    from handler.tracing import Tracing
+
+    return Tracing(SERVICE)
+
+
+def _traced(tracing: Tracing | None, upstream: Upstream, stores: Stores) -> tuple[Upstream, Stores]:
+    """Provider and store as they are, or with a span around each call."""
+    if tracing is None:
+        return upstream, stores
+    from handler.tracing import TracedStore, TracedUpstream
+
+    return TracedUpstream(upstream, tracing), replace(stores, tools=TracedStore(stores.tools, tracing))
 
 
 def check_extras(settings: Settings) -> None:
@@ -136,7 +168,7 @@ def make_upstream(settings: Settings) -> HttpUpstream:
     return HttpUpstream(timeouts=timeouts, breaker=BreakerRule() if settings.circuit_breaker == "on" else None)
 
 
-def make_tools(settings: Settings, stores: Stores) -> BridgeTools:
+def make_tools(settings: Settings, stores: Stores, tracing: Tracing | None = None) -> BridgeTools:
     """The tools that the bridge runs itself; imported when the first request may need one."""
     from bridge.toolloop.serving import BridgeTools, StoredExecutionLog
     from bridge.toolloop.urls import AllowList, names_loopback
@@ -154,6 +186,7 @@ def make_tools(settings: Settings, stores: Stores) -> BridgeTools:
         WebFetch(allowed) if fetches else None,
         Limiter(stores.counters, RateLimits(requests_per_minute=settings.tool_fetch_per_minute)),
         mcp,
+        tracing.tool if tracing else None,
     )
 
 

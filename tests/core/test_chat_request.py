@@ -387,7 +387,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (said(role="assistant"), "messages.1.content: Field required"),
     (said(role="assistant", content=None, audio={"id": "a"}), "messages.1.audio: "),
-    (calling("{"), "messages.1.tool_calls.0.function.arguments: "),
+    (calling("nonsense"), "messages.1.tool_calls.0.function.arguments: "),
     (calling("[1]"), "messages.1.tool_calls.0.function.arguments: "),
     (calling('{"a": "\\ud800"}'), "messages.1.tool_calls.0.function.arguments: "),
     (calling(5), "messages.1.tool_calls.0.function.arguments: "),

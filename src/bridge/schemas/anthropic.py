@@ -36,6 +36,7 @@ _TYPES: Final = frozenset(("object", "array", "string", "number", "integer", "bo
 _DEFINITIONS: Final = ("$defs", "definitions")
 _HEAD: Final = ("title", "description")
 _COMBINATORS: Final = ("anyOf", "oneOf", "allOf")
+ROOT_ALTERNATIVES: Final = frozenset(_COMBINATORS)
 # Keywords that only say something to the reader: in words they lose nothing.
 _REMARKS: Final = frozenset(("default", "deprecated", "example", "examples", "readOnly", "writeOnly"))
 _KNOWN: Final = LOST | READ | frozenset(("additionalProperties", "exclusiveMinimum", "exclusiveMaximum", "pattern"))

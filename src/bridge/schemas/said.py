@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.schemas import adapt_schema
+from bridge.schemas.anthropic import ROOT_ALTERNATIVES, adapt_input
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
@@ -22,7 +23,10 @@ def said_schema(schema: JsonObject, traits: Traits, losses: Losses, *, wants_str
             losses.add(f"strict: {loss}")
     elif wants_strict:
         losses.add("strict: this upstream does not enforce schemas")
-    adapted, changes = adapt_schema(schema, traits.schema)
+    if traits.schema == "plain" and not ROOT_ALTERNATIVES.isdisjoint(schema):
+        adapted, changes = adapt_input(schema)  # OpenAI refuses them there
+    else:
+        adapted, changes = adapt_schema(schema, traits.schema)
     for loss in changes:
         losses.add(loss)
     return adapted, False

@@ -11,6 +11,7 @@ from bridge.state.dynamodb_table import ATTEMPTS, CONDITION_FAILED, READ_BATCH, 
 from bridge.state.keys import META, tool_key
 from bridge.state.lifetime import Lifetime
 from bridge.state.records import Found, Liveness, ToolRecord
+from bridge.state.tally import count_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -93,7 +94,10 @@ class DynamoDbStore:
             ConditionExpression=_IS_NOT_ALIVE,
             ExpressionAttributeValues={":now": self._now()},
         )
-        return epoch if begun else None
+        if not begun:
+            return None
+        count_start()
+        return epoch
 
     def _write_once(self, partition: str, epoch: str, record: ToolRecord) -> int:
         """Keep a record unless its id is taken in this epoch; 1 if it is taken by another name."""

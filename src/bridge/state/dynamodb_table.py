@@ -6,9 +6,11 @@ import asyncio
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from bridge.errors import BridgeError, ErrorKind
+from bridge.state.tally import count_retry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -83,13 +85,15 @@ class DynamoDbTable:
 
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + PATIENCE_SECONDS
+        context = copy_context()
         for attempt in range(ATTEMPTS):
             try:
-                return await loop.run_in_executor(self._threads, lambda: work(*args, **kwargs))
+                return await loop.run_in_executor(self._threads, lambda: context.run(work, *args, **kwargs))
             except (BotoCoreError, ClientError) as error:
                 code = _code_of(error)
                 if not _passes(error, code) or attempt == ATTEMPTS - 1 or loop.time() > give_up_at:
                     raise self.failure(code) from error
+            count_retry()
             await asyncio.sleep(_jitter(attempt))
         raise self.failure("ThrottlingException")
 
@@ -176,6 +180,7 @@ def number(value: int) -> dict[str, str]:
 
 
 def _back_off(attempt: int) -> None:
+    count_retry()
     time.sleep(_jitter(attempt))
 
 

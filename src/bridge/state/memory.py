@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,7 @@ class ToolMemory:
         if not wanted:
             return Found()
         self.record.store_reads += 1
+        started = time.monotonic()
         try:
             found = await self.store.load(wanted)
         except BridgeError:
@@ -87,8 +89,19 @@ class ToolMemory:
                 raise
             self.record.state_failures += 1  # only data to replay is missing: the provider can do without
             return Found()
+        finally:
+            self.record.store_read_ms += (time.monotonic() - started) * 1000
         self._known.update(found.alive)
+        self._count_absent({*orphans, *flagged}, wanted, found)
         return found
+
+    def _count_absent(self, tool_ids: set[str], wanted: Mapping[str, list[str]], found: Found) -> None:
+        """Claims of texts are left out: that one is absent only says that the text was not signed."""
+        absent = {tool_id: why for tool_id, why in found.absent.items() if tool_id in tool_ids}
+        expired = {tool_id for tool_id, why in absent.items() if why == "expired"}
+        self.record.store_misses += sum(why == "unknown" for why in absent.values())
+        self.record.expired_reads += len(expired)
+        self.record.conversations_expired += sum(not expired.isdisjoint(ids) for ids in wanted.values())
 
     def _with_replays(self, request: Request, records: Mapping[str, ToolRecord]) -> Request:
         replays = {
@@ -105,10 +118,13 @@ class ToolMemory:
         """Keep calls of a conversation; what cannot be kept is counted, the answer goes on (FR5.4)."""
         partition = partition_key(self.principal, token)
         self.record.store_writes += 1
+        started = time.monotonic()
         try:
             self.record.conflicts += await self.store.save(partition, records, self._known.get(partition))
         except BridgeError:
             self.record.state_failures += 1
+        finally:
+            self.record.store_write_ms += (time.monotonic() - started) * 1000
 
     def keeper(self, conversation: Conversation) -> ToolKeeper:
         """Keeps the calls of one answer."""

@@ -9,6 +9,7 @@ from uuid import uuid4
 from bridge.state.keys import META, TOOL_PREFIX, tool_key
 from bridge.state.lifetime import Lifetime
 from bridge.state.records import Found, Liveness, ToolRecord
+from bridge.state.tally import count_start
 
 if TYPE_CHECKING:
     import sqlite3
@@ -61,6 +62,7 @@ class SqliteStore:
         db.execute(
             "INSERT OR REPLACE INTO state VALUES (?, ?, ?, '', ?)", (partition, META, epoch, self._lifetime.extended())
         )
+        count_start()
         return epoch
 
     def _write_once(self, db: sqlite3.Connection, partition: str, epoch: str, record: ToolRecord) -> int:

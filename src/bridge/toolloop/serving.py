@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from bridge.canonical.request import ServerTool
@@ -15,7 +15,7 @@ from bridge.toolloop.runner import ToolLoop
 from bridge.toolloop.toolbox import FETCH_TYPES, Toolbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from bridge.canonical.request import Request
     from bridge.conversation import Conversation
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bridge.ports import DocumentStore
     from bridge.toolloop.execution import ExecutionLog
     from bridge.toolloop.mcp import McpBridge
-    from bridge.toolloop.tools import ToolOutput
+    from bridge.toolloop.tools import BridgeTool, ToolOutput
     from bridge.toolloop.web_fetch import WebFetch
 
 
@@ -39,8 +39,10 @@ class OpenTools:
     def request(self) -> Request:
         return self.box.request
 
-    def loop(self, principal: str, talk: Conversation, headers: Mapping[str, str]) -> ToolLoop | None:
-        """The loop that runs them; None where there is nothing to run.
+    def loop(
+        self, principal: str, talk: Conversation, headers: Mapping[str, str], *, again: bool = False
+    ) -> ToolLoop | None:
+        """The loop that runs them; None where there is nothing to run. `again`: another model was asked before.
 
         A request that names no conversation is known again only if its client says that it is a retry: the same words
         in a new conversation are a new wish.
@@ -50,7 +52,7 @@ class OpenTools:
         if not talk.is_new:
             return ToolLoop(self.box.tools, self.log, partition_key(principal, talk.token))
         scope = partition_key(principal, headers.get("idempotency-key", ""))
-        log = self.log if _is_retry(headers) else BegunAnew(self.log)
+        log = self.log if again or _is_retry(headers) else BegunAnew(self.log)
         return ToolLoop(self.box.tools, log, scope)
 
     async def aclose(self) -> None:
@@ -65,6 +67,8 @@ class BridgeTools:
     fetch: WebFetch | None = None
     fetch_limiter: Limiter | None = None
     mcp: McpBridge | None = None
+    watch: Callable[[BridgeTool], BridgeTool] | None = None
+    """Puts something around each tool, such as a span of a trace."""
 
     async def open(self, request: Request, principal: str) -> OpenTools:
         """Make the tools of a request ready; BridgeError if one of its MCP servers cannot be had."""
@@ -91,6 +95,8 @@ class BridgeTools:
             box = box.with_fetch(self.fetch, lambda: self._admits(principal))
         if connections is not None:
             box = await box.with_mcp(connections)
+        if self.watch is not None:
+            box = replace(box, tools={name: self.watch(tool) for name, tool in box.tools.items()})
         return box.restored()
 
     async def _admits(self, principal: str) -> bool:

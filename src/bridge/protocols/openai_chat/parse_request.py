@@ -48,7 +48,7 @@ def parse_request(body: bytes) -> Request:
         user_id=parsed.safety_identifier or parsed.user or user_in_metadata(parsed),
         service_tier=parsed.service_tier,
         extras=extras_of(parsed),
-        unread=unread_names(parsed),
+        unread=unread_names(parsed) + (("tool_calls.arguments (cut off)",) if reader.cut_off else ()),
         echo=_echo(parsed),
     )
 

@@ -32,6 +32,8 @@ class MessageReader:
     _unanswered: list[tuple[str, str]] = field(default_factory=list)
     """Ids and names of legacy calls, which carry no ids of their own."""
     _legacy_calls: int = 0
+    cut_off: bool = False
+    """The arguments of some call end in the middle, as an answer that was cut off left them."""
 
     def read(self, messages: Iterable[wire.Message]) -> None:
         for index, message in enumerate(messages):
@@ -88,6 +90,7 @@ class MessageReader:
         known = {block.id for block in blocks if isinstance(block, canonical.ToolUse)}
         calls = [_tool_use(call, f"{path}.tool_calls.{at}") for at, call in enumerate(message.tool_calls or ())]
         blocks += [call for call in calls if call.id not in known]
+        self.cut_off |= any(_is_cut_off(call) for call in message.tool_calls or ())
         if message.function_call is not None:
             blocks.append(self._legacy_call(message.function_call, f"{path}.function_call"))
         return blocks
@@ -154,11 +157,20 @@ def _tool_use(call: wire.ToolCall, path: str) -> canonical.ToolUse:
     return canonical.ToolUse(call.id, call.function.name, _arguments(call.function, f"{path}.function"), cache_of(call))
 
 
+def _is_cut_off(call: wire.ToolCall) -> bool:
+    text = call.function.arguments if call.function else None
+    try:
+        parse_arguments(text if isinstance(text, str) else "", partial=False)
+    except ValueError:
+        return True
+    return False
+
+
 def _arguments(call: wire.FunctionCall, path: str) -> JsonObject:
     if not isinstance(call.arguments, str):
         return call.arguments or {}
     try:
-        return parse_arguments(call.arguments, partial=False)
+        return parse_arguments(call.arguments)  # what an answer that was cut off left behind comes back cut off
     except ValueError:
         raise invalid_request(f"{path}.arguments: must be a JSON object as text") from None
 

@@ -66,8 +66,7 @@ class InputReader:
             case wire.MessageItem():
                 self._message(item, path)
             case wire.FunctionCallItem():
-                name = flat_name(item.namespace, item.name)
-                self._assistant(ToolUse(item.call_id, name, _arguments(item.arguments, f"{path}.arguments")))
+                self._function_call(item, path)
             case wire.CustomCallItem():
                 name = flat_name(item.namespace, item.name)
                 self._assistant(ToolUse(item.call_id, name, {CUSTOM_INPUT: item.input}))
@@ -93,6 +92,12 @@ class InputReader:
             extra = item.model_extra or {}
             kind = item.type or "message"
             self.unread |= dict.fromkeys(f"{kind}.{name}" for name, value in extra.items() if value is not None)
+
+    def _function_call(self, item: wire.FunctionCallItem, path: str) -> None:
+        if not _is_whole(item.arguments):
+            self.unread["function_call.arguments (cut off)"] = None
+        name = flat_name(item.namespace, item.name)
+        self._assistant(ToolUse(item.call_id, name, _arguments(item.arguments, f"{path}.arguments")))
 
     def _message(self, item: wire.MessageItem, path: str) -> None:
         content = f"{path}.content"
@@ -161,6 +166,14 @@ def _call_id(item: wire.CallOutputItem | wire.LocalShellCallItem, path: str) -> 
     if not call_id:
         raise invalid_request(f"{path}.call_id: Field required")
     return call_id
+
+
+def _is_whole(text: str) -> bool:
+    try:
+        parse_arguments(text, partial=False)
+    except ValueError:
+        return False
+    return True
 
 
 def _arguments(text: str, path: str) -> JsonObject:

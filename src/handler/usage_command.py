@@ -1,0 +1,157 @@
+"""`bridge usage`: the ledger as a table on a terminal, from a running bridge or from the store itself."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from bridge.errors import BridgeError
+from handler.usage_endpoint import days_of
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from bridge.canonical.json import JsonObject, JsonValue
+    from handler.settings import Settings
+
+_COLUMNS = (
+    ("day", "day"),
+    ("principal", "principal"),
+    ("provider", "provider"),
+    ("model", "model"),
+    ("requests", "requests"),
+    ("input_tokens", "input"),
+    ("output_tokens", "output"),
+    ("cache_read_tokens", "cache read"),
+    ("cache_write_tokens", "cache write"),
+    ("cost_usd", "about USD"),
+)
+_NUMBERS_FROM = 4
+
+
+class UsageError(Exception):
+    """Why there is no report, in words for the terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class UsageQuery:
+    """What was asked for on the command line."""
+
+    first: str | None = None
+    last: str | None = None
+    csv: bool = False
+    url: str | None = None
+
+
+def add_usage_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Declare the command and its options."""
+    command = commands.add_parser(
+        "usage",
+        help="what was used, by day, principal and model",
+        description="Print the ledger: with --url that of a running bridge, as far as the token in WORKER_TOKEN may "
+        "see it; else everybody's, from the store that the settings name.",
+    )
+    command.add_argument("--url", help="base URL of a running bridge")
+    command.add_argument("--from", dest="first", metavar="DAY", help="first day, YYYY-MM-DD (default: a week)")
+    command.add_argument("--to", dest="last", metavar="DAY", help="last day, YYYY-MM-DD (default: today, UTC)")
+    command.add_argument("--csv", action="store_true", help="comma-separated values instead of a table")
+    return command
+
+
+def show(query: UsageQuery, settings: Settings) -> str:
+    """The report as text; UsageError says why there is none."""
+    try:
+        if query.url:
+            return _from_bridge(query, query.url, settings)
+        return asyncio.run(_from_store(query, settings))
+    except BridgeError as error:
+        raise UsageError(error.message) from None
+
+
+async def _from_store(query: UsageQuery, settings: Settings) -> str:
+    from bridge.ledger import Ledger, to_csv
+    from handler.usage_endpoint import usage_report
+    from handler.wiring import make_stores
+
+    first, last = days_of(query.first, query.last, datetime.now(UTC).date())
+    stores = make_stores(settings)
+    try:
+        rows = await Ledger(stores.counters).report(None, first, last)
+    finally:
+        await stores.tools.aclose()
+    return to_csv(rows) if query.csv else table(usage_report(rows, None, first, last))
+
+
+def _from_bridge(query: UsageQuery, url: str, settings: Settings) -> str:
+    import httpx2
+
+    asked = {"from": query.first, "to": query.last, "format": "csv" if query.csv else None}
+    parameters = {name: value for name, value in asked.items() if value}
+    try:
+        answer = httpx2.get(
+            f"{url.rstrip('/')}/v1/usage", params=parameters, headers=_token_header(settings), timeout=30
+        )
+    except httpx2.HTTPError as error:
+        raise UsageError(f"{url} does not answer: {error}") from None
+    if answer.status_code != 200:
+        raise UsageError(f"{url} answered {answer.status_code}: {_message(answer.text)}")
+    return answer.text if query.csv else table(answer.json())
+
+
+def _token_header(settings: Settings) -> dict[str, str]:
+    """An administrator's token if the settings hold one, else the first, else none."""
+    tokens = settings.worker_token
+    chosen = [token for token, name in tokens.items() if name in settings.admin_principals] or list(tokens)
+    return {"x-worker-token": chosen[0]} if chosen else {}
+
+
+def _message(body: str) -> str:
+    import orjson
+
+    try:
+        return str(orjson.loads(body)["error"]["message"])
+    except (KeyError, TypeError, ValueError):
+        return body[:200]
+
+
+def table(report: Mapping[str, JsonValue]) -> str:
+    """A report in columns, its sums last."""
+    rows = [row for row in _list(report["rows"]) if isinstance(row, dict)]
+    if not rows:
+        return f"nothing was used from {report['from']} to {report['to']}\n"
+    total = report["total"]
+    cells = [[title for _, title in _COLUMNS], *(_cells(row) for row in rows)]
+    if isinstance(total, dict):
+        cells.append(_cells({"day": "total", **total}))
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+    return "".join(_line(line, widths) for line in cells)
+
+
+def _list(value: JsonValue) -> Sequence[JsonValue]:
+    return value if isinstance(value, list) else []
+
+
+def _cells(row: JsonObject) -> list[str]:
+    return [_cell(name, row.get(name, "")) for name, _ in _COLUMNS]
+
+
+def _cell(name: str, value: JsonValue) -> str:
+    if name == "cost_usd":
+        return "?" if value is None else f"{value:.4f}"
+    return f"{value:,}" if isinstance(value, int) else _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """Names are the clients' words: nothing of them may move a cursor."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [
+        cell.rjust(width) if column >= _NUMBERS_FROM else cell.ljust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip() + "\n"
