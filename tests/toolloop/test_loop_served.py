@@ -183,3 +183,27 @@ def test_a_loop_that_never_ends_is_ended(bridge: str, upstream: ScriptedUpstream
     results = [block.tool_use_id for block in answer.content if block.type == "mcp_tool_result"]
     assert uses == results
     assert 1 < len(upstream.received) < 20
+
+
+@pytest.mark.req("C7")
+def test_a_model_that_stands_in_runs_no_side_effect_again(
+    upstream: ScriptedUpstream, tmp_path: Path, served: Served
+) -> None:
+    count = {"chat": {"tool_calls": [{"name": "mcp__srv__count", "arguments": {}}]}}
+    upstream.script = [
+        {"when": {"path": "/o/*", "last_role": "tool"}, "reply": {"status": 500, "json": {"error": "broken"}}},
+        {"when": {"last_role": "tool"}, "reply": {"chat": {"text": "Counted."}}},
+        {"reply": count},
+    ]
+    settings = {
+        "UPSTREAM_OPENAI_BASE_URL": f"{upstream.url}/o/v1",
+        "UPSTREAM_OPENROUTER_BASE_URL": f"{upstream.url}/r/v1",
+        "FALLBACK_MODELS": "openrouter/x/y",
+        "MCP_BRIDGE_MODE": "http-sse",
+        "MCP_ALLOW": "localhost",
+    }
+    served.counted = 0
+    with running_bridge(tmp_path, **settings) as url:
+        answer = ask(url, body(served), stream=False)
+    assert answer.content[-1].text == "Counted."
+    assert served.counted == 1
