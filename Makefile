@@ -12,6 +12,7 @@ UV := .tools/uv/bin/uv
 SAM := .tools/sam/bin/sam
 NODE_MODULES := tests/node/node_modules/.ready
 CLIENT_MODULES := tests/clients/node/node_modules/.ready
+PEER_MODULES := bench/peers/node/node_modules/.ready
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --custom-compile-command "make lock"
 
 export UV_PYTHON_DOWNLOADS := never
@@ -76,6 +77,7 @@ lock: $(UV) ## Resolve the lock files anew
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/anthropic-0x.in -o requirements/anthropic-0x.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/audit.in -o requirements/audit.lock
+	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/litellm.in -o requirements/litellm.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/clients.in -o requirements/clients.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/clients-aider.in -o requirements/clients-aider.lock
 
@@ -139,9 +141,13 @@ $(UV): requirements/uv.txt
 	$(UV) pip sync --quiet --python .tools/anthropic-0x --require-hashes requirements/anthropic-0x.lock
 	touch $@
 
-.tools/audit/.ready .tools/clients/.ready .tools/clients-aider/.ready: .tools/%/.ready: $(UV) requirements/%.lock
+.tools/audit/.ready .tools/litellm/.ready .tools/clients/.ready .tools/clients-aider/.ready: .tools/%/.ready: $(UV) requirements/%.lock
 	test -x .tools/$*/bin/python || $(UV) venv --quiet --python $(PYTHON) .tools/$*
 	$(UV) pip sync --quiet --python .tools/$* --require-hashes requirements/$*.lock
+	touch $@
+
+$(PEER_MODULES): bench/peers/node/package.json bench/peers/node/package-lock.json
+	npm ci --prefix bench/peers/node --no-audit --no-fund --loglevel=error
 	touch $@
 
 $(CLIENT_MODULES): tests/clients/node/package.json tests/clients/node/package-lock.json
@@ -159,6 +165,10 @@ $(NODE_MODULES): tests/node/package.json tests/node/package-lock.json
 .PHONY: bench
 bench: .venv/.ready ## Measure the bridge beside a bytes-only relay (BENCH_ARGS=--quick for a short run)
 	@.venv/bin/python -m bench $(BENCH_ARGS)
+
+.PHONY: bench-peers
+bench-peers: .venv/.ready .tools/litellm/.ready $(PEER_MODULES) $(NODE_MODULES) ## Measure the bridge beside claude-code-router and LiteLLM (BENCH_ARGS=--quick)
+	@.venv/bin/python -m bench.peers $(BENCH_ARGS)
 
 .PHONY: soak
 soak: .venv/.ready $(NODE_MODULES) ## 10,000 tool turns over killed bridges and a failing store; prints the cost (SOAK_ARGS=--quick)

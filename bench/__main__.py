@@ -65,11 +65,14 @@ def _measure(plan: Plan, cores: Cores) -> list[Row]:
         _say("streams")
         streams = [*measure.throughput_rows(running, plan), measure.cpu_row(running, plan)]
         # Before the large requests: their bodies would be most of the peak.
-        memory = measure.memory_row(running, "streams")
+        memory = measure.memory_rows(running, plan)
         _say("large requests")
         large = measure.large_request_rows(running, plan)
-        weight = [memory, measure.memory_row(running, "large requests"), measure.package_row(package)]
-        return [*starts, *first_tokens, *streams, *large, *weight]
+        peak = measure.memory_row(running, "large requests")
+        _say("a long conversation")
+        turns = measure.conversation_rows(running, plan)
+        weight = [*memory, peak, measure.package_row(package)]
+        return [*starts, *first_tokens, *streams, *large, *turns, *weight]
 
 
 def _say(what: str) -> None:

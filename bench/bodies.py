@@ -20,12 +20,22 @@ SCHEMA = {
 Message = dict[str, Any]
 
 
-def anthropic_body(model: str, messages: int = 1) -> bytes:
+def anthropic_body(model: str, messages: int = 1, provider: str = "openai/") -> bytes:
     """A streaming request to /v1/messages; with more than one message it has tools and their results."""
-    body: dict[str, Any] = {"model": f"openai/{model}", "max_tokens": 4096, "stream": True}
+    body: dict[str, Any] = {"model": provider + model, "max_tokens": 4096, "stream": True}
     if messages > 1:
         body["tools"] = [{"name": name, "description": TEXT, "input_schema": SCHEMA} for name in _tool_names()]
     return orjson.dumps(body | {"messages": _history(messages, _anthropic_turns)})
+
+
+def tool_result_body(model: str, tool_id: str, name: str = "") -> bytes:
+    """A request that brings a tool's result; without a name the call itself has been trimmed from the history."""
+    call = {"type": "tool_use", "id": tool_id, "name": name, "input": {"city": "Par" * 48}}
+    result = {"type": "tool_result", "tool_use_id": tool_id, "content": "sunny"}
+    asked: list[Message] = [{"role": "user", "content": "Hello!"}, {"role": "assistant", "content": [call]}]
+    messages = [*(asked if name else []), {"role": "user", "content": [result]}]
+    body = {"model": f"openai/{model}", "max_tokens": 4096, "stream": True, "messages": messages}
+    return orjson.dumps(body | {"tools": [{"name": "get_weather", "input_schema": {"type": "object"}}]})
 
 
 def chat_body(model: str, messages: int = 1) -> bytes:

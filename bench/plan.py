@@ -31,8 +31,11 @@ class Plan:
     burst_answers: int  # per stream
     paced_answers: int  # per stream
     large_requests: int
+    memory_streams: tuple[int, int]
+    tool_calls: tuple[int, ...]  # in one conversation
+    conversation_turns: int
     seconds: float = 10.0  # no new request after that, in any one measurement
 
 
-FULL = Plan("full", 9, 400, 3, 2000, 2, 3, 15)
-QUICK = Plan("quick", 2, 40, 1, 500, 1, 1, 3, seconds=3.0)
+FULL = Plan("full", 9, 400, 3, 2000, 2, 3, 15, (1_000, 10_000), (10, 100, 1_000), 100)
+QUICK = Plan("quick", 2, 40, 1, 500, 1, 1, 3, (50, 200), (5, 20), 5, seconds=3.0)

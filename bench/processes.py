@@ -60,6 +60,10 @@ class Service:
         status = Path(f"/proc/{self.pid}/status")
         if status.exists() and (found := re.search(r"VmHWM:\s+(\d+) kB", status.read_text())):
             return int(found[1]) * 1024
+        return self.resident_bytes()
+
+    def resident_bytes(self) -> int:
+        """The memory it has now."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
 

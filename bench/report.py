@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.systems import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from bench.plan import Plan
@@ -56,14 +56,19 @@ def table(rows: Sequence[Row]) -> str:
 
 def record(rows: Sequence[Row], plan: Plan, history: Path) -> None:
     """Append the run to the history."""
+    append_history([asdict(row) | {"ratio": row.ratio} for row in rows], plan.name, history)
+
+
+def append_history(rows: Sequence[Mapping[str, object]], plan: str, history: Path) -> None:
+    """Append the rows of a run, with what they were measured on."""
     line = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "plan": plan.name,
+        "plan": plan,
         "revision": _revision(),
         "python": platform.python_version(),
         "cpu_count": os.cpu_count(),
         "machine": platform.machine(),
-        "rows": [asdict(row) | {"ratio": row.ratio} for row in rows],
+        "rows": rows,
     }
     history.parent.mkdir(parents=True, exist_ok=True)
     with history.open("a", encoding="utf-8") as file:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 # With tokens and a key of its own, as a deployment has them: checking them is part of the work.
-TOKEN = "bench-worker-token"
+TOKEN = "sk-bench-worker-token"  # LiteLLM takes only tokens that begin so
 SECRETS = {"WORKER_TOKEN": TOKEN, "OPENAI_API_KEY": "sk-bench"}
 
 

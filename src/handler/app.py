@@ -59,7 +59,14 @@ class App:
                 await response.whole(_refused(error, request, record))
                 return
             await _until_client_leaves(self._serve(edge, endpoint, request, record, response), receive)
+            await self._settle(edge, request, record)
+
+    async def _settle(self, edge: Edge, request: HttpRequest, record: Record) -> None:
+        """Count what was used, after the last byte."""
+        try:
             await edge.accounts.settle(record)
+        except Exception:  # noqa: BLE001  (the answer is out: only the log can tell)
+            edge.observer.crashed(request)
 
     async def _identified(self, edge: Edge, request: HttpRequest) -> tuple[Edge, Identity]:
         """Who asks, and the edge that knows them: a token that is not known may be newer than the present edge."""

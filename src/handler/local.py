@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import socket
 from contextlib import AsyncExitStack
@@ -32,6 +33,7 @@ async def serve(settings: Settings, host: str, port: int) -> int:
             app, log_level="warning", access_log=False, lifespan="on", server_header=False, timeout_graceful_shutdown=2
         )
         server = uvicorn.Server(config)
+        gc.freeze()  # what start-up made stays: collections during a stream need not look at it
         _greet(settings, host, listener.getsockname()[1], demo)
         await server.serve(sockets=[listener])
     return 0

@@ -22,7 +22,10 @@ ROWS = (
     "added by a 100 KB request (40 messages), ms",
     "added by a 1 MB request (400 messages), ms",
     "added by a 5 MB request (2000 messages), ms",
-    "peak memory after streams, MB",
+    "turn after 5 tool calls, trimmed, ms",
+    "turn after 20 tool calls, trimmed, ms",
+    "memory after 50 streams, MB",
+    "memory after 200 streams, MB",
     "peak memory after large requests, MB",
     "package unzipped, MB",
 )

@@ -30,7 +30,9 @@ async def main(token: str) -> dict[str, list[str]]:
 
     headers = [(b"content-type", b"application/json"), (b"x-api-key", token.encode())]
     scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers}
-    await bootstrap()({**scope, "extensions": {}, "client": None}, receive, send)
+    invocation = {"deadline": asyncio.get_running_loop().time() + 60}
+    extensions = {"toolbridge.invocation": invocation}
+    await bootstrap()({**scope, "extensions": extensions, "client": None}, receive, send)
     return loaded | {"end": sorted(sys.modules)}
 
 

@@ -45,7 +45,7 @@ class SqliteStore:
         return await self._file.run(self._terminate, partition)
 
     async def aclose(self) -> None:
-        """Nothing is kept open."""
+        self._file.close()
 
     def _save(self, db: sqlite3.Connection, partition: str, records: Sequence[ToolRecord]) -> int:
         epoch = self._living_epoch(db, partition)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from contextlib import closing, suppress
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -41,31 +42,67 @@ CREATE INDEX IF NOT EXISTS counters_expiry ON counters (expires_at)
 
 
 class SqliteFile:
-    """A connection per operation, so that threads and processes need not know of each other."""
+    """One connection of this process, used by one operation at a time; other processes have their own."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
+        self._lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._file_number = 0
 
     async def run(self, work: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await asyncio.to_thread(self._in_transaction, lambda connection: work(connection, *args, **kwargs))
 
+    def close(self) -> None:
+        """Close what is kept open between operations."""
+        with self._lock:
+            self._drop()
+
     def _in_transaction(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            with closing(self._connect()) as connection:
+        with self._lock:
+            try:
+                connection = self._connected()
                 connection.execute("BEGIN IMMEDIATE")
                 _prepare(connection)
                 result = work(connection)
                 connection.execute("COMMIT")
-                return result
-        except (sqlite3.Error, OSError) as error:
-            raise BridgeError(ErrorKind.OVERLOADED, f"the state file {self.path} cannot be used: {error}") from error
+            except BaseException as error:
+                self._drop()  # and with it what the transaction did
+                if not isinstance(error, sqlite3.Error | OSError):
+                    raise
+                text = f"the state file {self.path} cannot be used: {error}"
+                raise BridgeError(ErrorKind.OVERLOADED, text) from error
+        return result
 
-    def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(self.path, timeout=5, isolation_level=None)
-        with suppress(sqlite3.OperationalError):  # another process is switching this new file to WAL right now
-            connection.execute("PRAGMA journal_mode=WAL")
-        return connection
+    def _connected(self) -> sqlite3.Connection:
+        """The connection, made anew where the file is not the one that it was made for."""
+        if self._connection is not None and self._file_number == _file_number(self.path):
+            return self._connection
+        self._drop()
+        self._connection = _connect(self.path)
+        self._file_number = _file_number(self.path)
+        return self._connection
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _file_number(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+    with suppress(sqlite3.OperationalError):  # another process is switching this new file to WAL right now
+        connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")  # enough for a killed process; power loss takes what is short-lived
+    return connection
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
