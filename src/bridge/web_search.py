@@ -99,12 +99,15 @@ def _is_search(tool: object) -> bool:
 
 def _wish(options: JsonObject) -> WebSearch:
     uses, location, size = (options.get(name) for name in ("max_uses", "user_location", "search_context_size"))
+    engine, results = options.get("engine"), options.get("max_results")
     return WebSearch(
         max_uses=uses if isinstance(uses, int) else None,
         allowed_domains=_names(options.get("allowed_domains")),
         blocked_domains=_names(options.get("blocked_domains")),
         user_location=location if isinstance(location, dict) else None,
         context_size=size if isinstance(size, str) else None,
+        engine=engine if isinstance(engine, str) else None,
+        max_results=results if isinstance(results, int) else None,
     )
 
 

@@ -6,9 +6,12 @@ import json
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 
+from bridge.state.dynamodb_table import connect
+from bridge.state.table import create_table
 from clients.processes import Desk
 from clients.turns import Call, Dialect, Json, in_order, turn
 from support import PLAIN, running_bridge
@@ -66,8 +69,14 @@ def desk(tmp_path: Path) -> Desk:
 
 
 @pytest.fixture
-def serve(upstream: ScriptedUpstream, tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    """Starts a bridge whose every model is the scripted one of a dialect; settings may be added."""
+def serve(
+    upstream: ScriptedUpstream, tmp_path: Path, aws_environment: dict[str, str]
+) -> Iterator[Callable[..., Served]]:
+    """Starts a bridge on DynamoDB Local whose every model is the scripted one of a dialect; settings may be added."""
+    table = f"clients-{uuid4().hex}"
+    client = connect()
+    create_table(client, table)
+    client.close()
     with ExitStack() as stack:
 
         def start(dialect: Dialect, **settings: str) -> Served:
@@ -76,6 +85,7 @@ def serve(upstream: ScriptedUpstream, tmp_path: Path) -> Iterator[Callable[..., 
                 f"UPSTREAM_{provider.upper()}_BASE_URL": upstream.url,
                 f"{provider.upper()}_API_KEY": "sk-held-by-the-bridge",
                 "MODEL_MAP": json.dumps({"*": MODELS[dialect]}),
+                "STATE_TABLE": table,
             }
             url = stack.enter_context(running_bridge(tmp_path, **{**given, **settings}))
             return Served(dialect, url, upstream)

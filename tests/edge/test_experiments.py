@@ -204,7 +204,8 @@ def test_web_search_is_asked_of_openrouter(upstream: ScriptedUpstream, tmp_path:
     settings = {"UPSTREAM_OPENROUTER_BASE_URL": upstream.url, "SERVER_TOOLS_MODE": "emulate"}
     with running_bridge(tmp_path, **settings) as url:
         client = opened(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0, timeout=10))
-        body = SEARCH_BODY | {"model": "or:openai/gpt-4.1"}
+        tuned = SEARCH | {"engine": "exa", "max_results": 4, "search_context_size": "high"}
+        body = SEARCH_BODY | {"model": "or:openai/gpt-4.1", "tools": [tuned]}
         if stream:
             with client.messages.stream(**body) as streamed:
                 answer = streamed.get_final_message()
@@ -219,7 +220,8 @@ def test_web_search_is_asked_of_openrouter(upstream: ScriptedUpstream, tmp_path:
     assert answer.usage.server_tool_use is not None
     assert answer.usage.server_tool_use.web_search_requests == 1
     sent = upstream.received[0].json
-    assert sent["plugins"] == [{"id": "web", "include_domains": ["example.com"]}]
+    web = {"id": "web", "include_domains": ["example.com"], "engine": "exa", "max_results": 4}
+    assert (sent["plugins"], sent["web_search_options"]) == ([web], {"search_context_size": "high"})
     assert "tools" not in sent
     assert "tool_choice" not in sent
 

@@ -78,6 +78,8 @@ class WebSearch:
     blocked_domains: tuple[str, ...] = ()
     user_location: JsonObject | None = field(default=None, hash=False)
     context_size: str | None = None
+    engine: str | None = None
+    max_results: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,7 +150,9 @@ class ParameterRenderer:
         }
         if self.traits.web_search == "plugin":
             domains = {"include_domains": wish.allowed_domains, "exclude_domains": wish.blocked_domains}
-            body["plugins"] = [{"id": "web", **{name: list(given) for name, given in domains.items() if given}}]
+            plugin: JsonObject = {"id": "web", **{name: list(given) for name, given in domains.items() if given}}
+            tuned = {"engine": wish.engine, "max_results": wish.max_results}
+            body["plugins"] = [plugin | {name: value for name, value in tuned.items() if value is not None}]
         elif wish.allowed_domains or wish.blocked_domains:
             self.losses.add("allowed_domains, blocked_domains: this upstream searches everywhere")
         said: JsonObject = {name: value for name, value in options.items() if value}
