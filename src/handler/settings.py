@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import ipaddress
-import re
-import socket
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
-from urllib.parse import urlsplit
 
-import orjson
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from bridge.limits import RateLimits
 from bridge.policies.chain import PolicySettings
 from bridge.providers import DEFAULT_BASE_URLS, PROTOCOLS, OpenAiApi, Provider, ProviderName, api_root
 from bridge.routing import RoutingTable
 from bridge.strict_json import JsonLimits
-from bridge.upstream.addresses import is_metadata
 from handler.limits import Limits
+from handler.setting_types import (
+    BaseUrl,
+    Count,
+    Flag,
+    Header,
+    Keys,
+    Names,
+    Seconds,
+    lower,
+    parse_model_map,
+    parse_tokens,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,99 +32,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"})
-
 
 class SettingsError(ValueError):
     """A setting has a value that it cannot take. The message names the variable, never the value of a secret."""
-
-
-def _parse_list(value: object) -> object:
-    return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
-
-
-def _parse_base_url(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    parts = urlsplit(value.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("takes a URL such as https://api.example.com or http://127.0.0.1:8000/v1")
-    if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("takes a URL without credentials, query or fragment")
-    if _is_metadata_host(parts.hostname):
-        raise ValueError("takes no link-local or cloud metadata address")
-    return value.strip().rstrip("/")
-
-
-def _is_metadata_host(host: str) -> bool:
-    name = host.rstrip(".").lower()
-    if name in _METADATA_HOSTS:
-        return True
-    try:
-        address = ipaddress.ip_address(name.split("%")[0])
-    except ValueError:
-        try:
-            address = ipaddress.ip_address(socket.inet_aton(name))  # 2852039166, 0xa9fea9fe: the C library's spellings
-        except OSError:
-            return False
-    return is_metadata(address)
-
-
-def _parse_model_map(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    problem = 'takes a JSON object from model pattern to provider/model, such as {"claude-*": "openai/gpt-5"}'
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        raise ValueError(problem) from None
-    if not isinstance(parsed, dict) or not all(isinstance(target, str) and target for target in parsed.values()):
-        raise ValueError(problem)
-    return tuple(parsed.items())
-
-
-def _parse_tokens(value: object) -> object:
-    """`token` or `name:token`, several separated by commas; unnamed ones are numbered."""
-    if not isinstance(value, str):
-        return value
-    tokens: dict[str, str] = {}
-    for number, part in enumerate(_parse_list(value), 1):  # type: ignore[arg-type,var-annotated]
-        name, colon, token = part.partition(":")
-        name, token = (name, token) if colon else (f"token-{number}", part)
-        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name):
-            raise ValueError("takes tokens as name:token, the name of letters, digits and . _ - (64 at most)")
-        if len(token) < 8:
-            raise ValueError("takes tokens of at least 8 characters")
-        if token in tokens or name in tokens.values():
-            raise ValueError("holds the same token or name twice")
-        tokens[token] = name
-    return tokens
-
-
-def _check_header(value: str | None) -> str | None:
-    if value is not None and not (value.isascii() and value.isprintable()):
-        raise ValueError("takes plain ASCII characters")
-    return value
-
-
-def _lower(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-def _parse_keys(value: object) -> object:
-    keys = _parse_list(value)
-    if isinstance(keys, tuple) and not all(key.isascii() and key.isprintable() for key in keys):
-        raise ValueError("takes plain ASCII characters")
-    return keys
-
-
-Names = Annotated[tuple[str, ...], BeforeValidator(_parse_list)]
-Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
-BaseUrl = Annotated[str | None, BeforeValidator(_parse_base_url)]
-Header = Annotated[str | None, AfterValidator(_check_header)]
-Count = Annotated[int | None, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, le=3600)]
-Flag = Annotated[bool, BeforeValidator(_lower)]
 
 
 def _setting(name: str, default: T, description: str, *, secret: bool = False) -> T:
@@ -151,13 +67,13 @@ class Settings(BaseModel):
         "OPENROUTER_API_KEY", (), "OpenRouter key, or several with commas.", secret=True
     )
     gemini_api_key: Keys = _setting("GEMINI_API_KEY", (), "Gemini key, or several with commas.", secret=True)
-    default_provider: Annotated[ProviderName | None, BeforeValidator(_lower)] = _setting(
+    default_provider: Annotated[ProviderName | None, BeforeValidator(lower)] = _setting(
         "DEFAULT_PROVIDER",
         None,
         "Where models go whose name does not tell: `anthropic`, `openai`, `openrouter` or `gemini`. "
         "Unset: the first of these that is configured.",
     )
-    model_map: Annotated[tuple[tuple[str, str], ...], BeforeValidator(_parse_model_map)] = _setting(
+    model_map: Annotated[tuple[tuple[str, str], ...], BeforeValidator(parse_model_map)] = _setting(
         "MODEL_MAP",
         (),
         'JSON object from model pattern to `provider/model`, first match wins: `{"claude-*": "openai/gpt-5"}`.',
@@ -175,7 +91,7 @@ class Settings(BaseModel):
     anthropic_version: Header = _setting(
         "ANTHROPIC_VERSION", None, "Pins `anthropic-version` towards Anthropic. Unset: the client's own."
     )
-    worker_token: Annotated[dict[str, str], BeforeValidator(_parse_tokens)] = Field(
+    worker_token: Annotated[dict[str, str], BeforeValidator(parse_tokens)] = Field(
         default_factory=dict,
         alias="WORKER_TOKEN",
         description="Token that clients must send (`x-worker-token`, `x-api-key` or Bearer); several with commas, "
@@ -192,7 +108,7 @@ class Settings(BaseModel):
     state_ttl_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = _setting(
         "STATE_TTL_SECONDS", 1800, "A conversation is forgotten after this long without activity (60 or more)."
     )
-    threads: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+    threads: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "THREADS", "on", "Message threads (`thread` in requests) on upstreams other than Anthropic: `on` or `off`."
     )
     thread_ttl_seconds: Annotated[int, Field(ge=10, le=86_400)] = _setting(
@@ -201,13 +117,13 @@ class Settings(BaseModel):
     response_ttl_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = _setting(
         "RESPONSE_TTL_SECONDS", 86_400, "A stored response (`previous_response_id`) is forgotten when unused this long."
     )
-    openai_api: Annotated[OpenAiApi, BeforeValidator(_lower)] = _setting(
+    openai_api: Annotated[OpenAiApi, BeforeValidator(lower)] = _setting(
         "OPENAI_API",
         "auto",
         "Which of OpenAI's protocols its models are asked in: `responses`, `chat`, or `auto`: Responses for models "
         "that need it (gpt-5.4 and later), chat for all others.",
     )
-    log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(_lower)] = _setting(
+    log_level: Annotated[Literal["debug", "info", "warn", "warning", "error"], BeforeValidator(lower)] = _setting(
         "LOG_LEVEL", "info", "`debug`, `info`, `warn` or `error`."
     )
     log_bodies: Annotated[float, Field(ge=0, le=1)] = _setting(
@@ -217,7 +133,7 @@ class Settings(BaseModel):
         "They hold what users wrote.",
     )
     allow_origins: Names = _setting("ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any.")
-    server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(_lower)] = _setting(
+    server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(lower)] = _setting(
         "SERVER_TOOLS_MODE",
         "error",
         "Anthropic's server tools on other upstreams: `error`, `enforceAnthropic` or `emulate`.",
@@ -227,7 +143,7 @@ class Settings(BaseModel):
         "claude-sonnet-5-5",
         "Claude model that stands in for other models where `SERVER_TOOLS_MODE=enforceAnthropic` reroutes a request.",
     )
-    mcp_bridge_mode: Annotated[Literal["off", "http-sse"], BeforeValidator(_lower)] = _setting(
+    mcp_bridge_mode: Annotated[Literal["off", "http-sse"], BeforeValidator(lower)] = _setting(
         "MCP_BRIDGE_MODE", "off", "`mcp_servers` in requests: `off` or `http-sse`."
     )
     mcp_allow: str = _setting(
@@ -244,7 +160,7 @@ class Settings(BaseModel):
     tool_fetch_per_minute: Annotated[int, Field(ge=1, le=10_000)] = _setting(
         "TOOL_FETCH_PER_MINUTE", 30, "Pages that each principal may have fetched in a minute."
     )
-    loop_guard: Annotated[Literal["off", "standard", "strict"], BeforeValidator(_lower)] = _setting(
+    loop_guard: Annotated[Literal["off", "standard", "strict"], BeforeValidator(lower)] = _setting(
         "LOOP_GUARD",
         "standard",
         "`off` forwards faithfully; `standard` drops repeated user text beside tool results and adds a sentence to the "
@@ -290,7 +206,7 @@ class Settings(BaseModel):
         2,
         "How often a call is tried again after 408, 409, 429, 5xx or a failed connection, before the answer begins.",
     )
-    circuit_breaker: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+    circuit_breaker: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "CIRCUIT_BREAKER", "on", "Fail fast while a provider is dead: after 10 failures in 30 s, for 15 s."
     )
     fallback_models: Names = _setting(
@@ -308,7 +224,7 @@ class Settings(BaseModel):
     tokens_per_day: Count = _setting(
         "RATE_LIMIT_TOKENS_PER_DAY", None, "Tokens that each principal may use in a UTC day. Unset: any number."
     )
-    ledger: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+    ledger: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "LEDGER", "on", "Count usage per principal, model and day for `GET /v1/usage`: one small write per answer."
     )
     admin_principals: Names = _setting(
@@ -316,13 +232,13 @@ class Settings(BaseModel):
         ("admin",),
         "Names of tokens, with commas, that see everybody's usage at `/v1/usage`. Unset: `admin`.",
     )
-    page: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+    page: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "PAGE", "on", "The page at `/`: health, routes, usage, snippets. It holds no data and asks for the token."
     )
-    metrics: Annotated[Literal["auto", "on", "off"], BeforeValidator(_lower)] = _setting(
+    metrics: Annotated[Literal["auto", "on", "off"], BeforeValidator(lower)] = _setting(
         "METRICS", "auto", "One line of metrics (CloudWatch EMF) per request on stdout; `auto`: on Lambda only."
     )
-    tracing: Annotated[Literal["on", "off"], BeforeValidator(_lower)] = _setting(
+    tracing: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "TRACING", "off", "X-Ray subsegments around provider, store and tools. On Lambda only."
     )
     heartbeat_seconds: Annotated[float, Field(ge=0.05, le=60)] = _setting(
