@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 import orjson
 import pytest
@@ -99,7 +100,7 @@ def test_a_report_shows_nobody_elses_lines(ledger: Ledger, other: str) -> None:
     )
 )
 def test_sums_are_exact_when_many_note_at_once(tmp_path: Path, answers: list[tuple[str, str, int]]) -> None:
-    file = tmp_path / f"{len(list(tmp_path.iterdir()))}.sqlite3"
+    file = tmp_path / f"{uuid4().hex}.sqlite3"
     clock = Clock()
     ledgers = [Ledger(SqliteCounters(SqliteFile(str(file)), clock), PRICES, clock) for _ in range(2)]
 
