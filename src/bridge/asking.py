@@ -6,7 +6,15 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from bridge.calling import MAX_ANSWER_BYTES, MAX_ERROR_BYTES, masked, read_and_close, read_refusal, without_keys
+from bridge.calling import (
+    BYTES_PER_TOKEN,
+    MAX_ANSWER_BYTES,
+    MAX_ERROR_BYTES,
+    masked,
+    read_and_close,
+    read_refusal,
+    without_keys,
+)
 from bridge.canonical.events import StreamFailed
 from bridge.canonical.fold import fold
 from bridge.canonical.json import dumps
@@ -30,7 +38,6 @@ if TYPE_CHECKING:
     from bridge.protocols.registry import ServerSide
     from bridge.providers import ProtocolName, Provider
 
-BYTES_PER_TOKEN = 4
 _REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking|encrypted content|item with id", re.I)
 
 

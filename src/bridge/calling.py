@@ -23,6 +23,8 @@ MAX_KEYS_TRIED = 2
 MAX_ERROR_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 REFUSAL_SECONDS = 3.0
+BYTES_PER_TOKEN = 4
+"""A rule of thumb, where nobody has counted."""
 JSON = "application/json"
 
 

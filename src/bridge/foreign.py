@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.canonical.json import dumps
+from bridge.canonical.seal import SEAL
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue
     from bridge.providers import ProtocolName
 
-SEAL = "tb1."
-"""Begins what the bridge seals for Responses clients to carry."""
 _HINTS: dict[ProtocolName, tuple[bytes, ...]] = {
     "anthropic": (b'"signature":""', b'"signature": ""', b'"encrypted_content":""', b'"encrypted_content": ""'),
     "openai_responses": (b'"tb1.',),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from bridge.calling import JSON, MAX_ANSWER_BYTES, read_and_close, read_refusal, without_keys
+from bridge.calling import BYTES_PER_TOKEN, JSON, MAX_ANSWER_BYTES, read_and_close, read_refusal, without_keys
 from bridge.canonical.events import Usage
 from bridge.deadline import until
 from bridge.errors import BridgeError, broken_upstream
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from bridge.exchange import ClientCall, StreamBody, Write
     from bridge.ports import UpstreamReply
     from bridge.providers import ProtocolName, Provider
-
-
-BYTES_PER_TOKEN = 4
 
 
 class Keeper(Protocol):

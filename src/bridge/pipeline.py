@@ -84,9 +84,9 @@ class Bridge:
                     if answer.status not in _FAILED:
                         return answer
                     failure = answer
-        if isinstance(failure, BridgeError):
-            raise failure
-        return failure or _unanswered()
+        if isinstance(failure, Answer):
+            return failure
+        raise failure or BridgeError(ErrorKind.API, "nobody was asked")
 
     def _enforced(self, call: ClientCall, envelope: Envelope, target: Route) -> Route:
         """Where tools that only Anthropic runs decide the route, all of the request goes there."""
@@ -239,10 +239,6 @@ class Bridge:
             raise thread_error("thread_unsupported_request")
         call.record.thread_turns += 1
         return await open_turn(self.threads, call.principal, call.body)
-
-
-def _unanswered() -> Answer:
-    raise BridgeError(ErrorKind.API, "nobody was asked")
 
 
 def _hints(headers: Mapping[str, str]) -> RouteHints:

@@ -59,6 +59,15 @@ def parse_arguments(text: str, *, partial: bool = True) -> JsonObject:
     return parsed
 
 
+def are_whole(arguments: str) -> bool:
+    """True unless a tool call's argument text ends in the middle, as an answer that was cut off leaves it."""
+    try:
+        parse_arguments(arguments, partial=False)
+    except ValueError:
+        return False
+    return True
+
+
 def fold(events: Iterable[StreamEvent]) -> Message:
     """The whole message that a stream of events amounts to; raises what a failed stream carries."""
     content: list[AnswerBlock] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, assert_never
 
 from bridge.canonical import content as canonical
-from bridge.canonical.fold import parse_arguments
+from bridge.canonical.fold import are_whole, parse_arguments
 from bridge.canonical.request import Turn
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.custom_tools import to_arguments
@@ -159,11 +159,7 @@ def _tool_use(call: wire.ToolCall, path: str) -> canonical.ToolUse:
 
 def _is_cut_off(call: wire.ToolCall) -> bool:
     text = call.function.arguments if call.function else None
-    try:
-        parse_arguments(text if isinstance(text, str) else "", partial=False)
-    except ValueError:
-        return True
-    return False
+    return isinstance(text, str) and not are_whole(text)
 
 
 def _arguments(call: wire.FunctionCall, path: str) -> JsonObject:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from bridge.canonical.content import Text, Thinking, ToolReference, ToolResult, ToolUse
-from bridge.canonical.fold import parse_arguments
+from bridge.canonical.fold import are_whole, parse_arguments
 from bridge.canonical.request import Turn
 from bridge.errors import invalid_request
 from bridge.protocols.openai_responses import request_wire as wire
@@ -94,7 +94,7 @@ class InputReader:
             self.unread |= dict.fromkeys(f"{kind}.{name}" for name, value in extra.items() if value is not None)
 
     def _function_call(self, item: wire.FunctionCallItem, path: str) -> None:
-        if not _is_whole(item.arguments):
+        if not are_whole(item.arguments):
             self.unread["function_call.arguments (cut off)"] = None
         name = flat_name(item.namespace, item.name)
         self._assistant(ToolUse(item.call_id, name, _arguments(item.arguments, f"{path}.arguments")))
@@ -166,14 +166,6 @@ def _call_id(item: wire.CallOutputItem | wire.LocalShellCallItem, path: str) -> 
     if not call_id:
         raise invalid_request(f"{path}.call_id: Field required")
     return call_id
-
-
-def _is_whole(text: str) -> bool:
-    try:
-        parse_arguments(text, partial=False)
-    except ValueError:
-        return False
-    return True
 
 
 def _arguments(text: str, path: str) -> JsonObject:

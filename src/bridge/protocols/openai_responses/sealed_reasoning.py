@@ -9,8 +9,8 @@ import orjson
 
 from bridge.canonical.content import RedactedThinking, Thinking
 from bridge.canonical.json import dumps
+from bridge.canonical.seal import SEAL
 
-PREFIX = "tb1."
 MAX_SEALED_CHARACTERS = 8 * 1024 * 1024
 
 Reasoned: TypeAlias = Thinking | RedactedThinking
@@ -25,14 +25,14 @@ def seal(block: Reasoned) -> str | None:
             said = {"thinking": thinking, "signature": signature}
         case RedactedThinking(data):
             said = {"redacted": data}
-    return PREFIX + urlsafe_b64encode(dumps(said)).decode().rstrip("=")
+    return SEAL + urlsafe_b64encode(dumps(said)).decode().rstrip("=")
 
 
 def unseal(text: str) -> Reasoned | None:
     """The block inside; None if the text is another maker's, or was damaged."""
-    if not text.startswith(PREFIX) or len(text) > MAX_SEALED_CHARACTERS:
+    if not text.startswith(SEAL) or len(text) > MAX_SEALED_CHARACTERS:
         return None
-    encoded = text[len(PREFIX) :]
+    encoded = text[len(SEAL) :]
     try:
         said = orjson.loads(b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True))
     except ValueError:
