@@ -70,10 +70,9 @@ def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
 
 def passed_back(headers: Mapping[str, str]) -> dict[str, str]:
     """What of a provider's headers the client gets to see."""
-    lowered = {name.lower(): value for name, value in headers.items()}
     return {
         name: value
-        for name, value in lowered.items()
+        for name, value in headers.items()
         if name not in _NOT_BACK and not name.startswith(_NOT_BACK_PREFIXES)
     }
 

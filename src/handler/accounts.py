@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,10 +29,7 @@ class Accounts:
         usage = record.usage
         if usage is None:
             return
-        charged = self.limiter.charge(record.principal, counted_tokens(usage))
-        if self.ledger is None:
-            record.state_failures += await charged
-            return
-        noted = self.ledger.note(record.principal, record.provider, record.wire_model, usage)
-        failures, was_noted = await asyncio.gather(charged, noted)
-        record.state_failures += failures + (not was_noted)
+        record.state_failures += await self.limiter.charge(record.principal, counted_tokens(usage))
+        if self.ledger is not None:
+            noted = await self.ledger.note(record.principal, record.provider, record.wire_model, usage)
+            record.state_failures += not noted

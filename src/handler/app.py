@@ -13,12 +13,12 @@ from bridge.protocols.registry import error_renderer
 from bridge.state.tally import count_for
 from handler.auth import identify, refuse_other_sites
 from handler.endpoints import JSON, PUBLIC, STREAMING, dialect_of, find_endpoint
-from handler.late import late_answer
-from handler.redaction import MAX_LOGGED_BYTES
+from handler.late import beginning, continued
 from handler.request import HttpRequest, read_request
+from handler.response import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
+    from types import TracebackType
 
     from bridge.providers import ProtocolName
     from handler.asgi import Receive, Scope, Send
@@ -40,7 +40,7 @@ class App:
             await self._lifespan(scope, receive, send)
             return
         request, edge = HttpRequest.of(scope), self._source.current()
-        response = _Response(edge, request, send)
+        response = Response(edge, request, send)
         if request.method == "OPTIONS":
             await response.whole(Answer(204, {}, b""))
             return
@@ -58,7 +58,8 @@ class App:
             except BridgeError as error:
                 await response.whole(_refused(error, request, record))
                 return
-            await _until_client_leaves(self._serve(edge, endpoint, request, record, response), receive)
+            async with _ClientWatch(receive):
+                await self._serve(edge, endpoint, request, record, response)
             await self._settle(edge, request, record)
 
     async def _settle(self, edge: Edge, request: HttpRequest, record: Record) -> None:
@@ -79,25 +80,24 @@ class App:
             return newer, identify(request.headers, newer.tokens)
 
     async def _serve(
-        self, edge: Edge, endpoint: Endpoint, request: HttpRequest, record: Record, response: _Response
+        self, edge: Edge, endpoint: Endpoint, request: HttpRequest, record: Record, response: Response
     ) -> None:
-        """Answer, or keep the connection alive until there is an answer."""
-        answering = asyncio.ensure_future(self._answer(edge, endpoint, request, record))
+        """Answer; whoever waits for a stream hears from the bridge in the meantime."""
+        if endpoint in STREAMING:
+            response.watch(lambda: None if _streaming_model(request) is None else beginning(dialect_of(request)))
         try:
-            done, _ = await asyncio.wait({answering}, timeout=edge.heartbeat_seconds)
-            if not done and endpoint in STREAMING and (model := _streaming_model(request)) is not None:
-                answer = late_answer(answering, dialect_of(request), model)
-            else:
-                answer = await answering
+            answer = await self._answer(edge, endpoint, request, record)
+            if response.began_early:
+                answer = continued(answer, dialect_of(request), _streaming_model(request) or "")
             if isinstance(answer.body, bytes):
                 await response.whole(answer)
             else:
                 await self._stream(edge, request, record, response, answer)
         finally:
-            answering.cancel()
+            response.rest()
 
     async def _stream(
-        self, edge: Edge, request: HttpRequest, record: Record, response: _Response, answer: Answer
+        self, edge: Edge, request: HttpRequest, record: Record, response: Response, answer: Answer
     ) -> None:
         try:
             await response.streamed(answer)
@@ -164,100 +164,31 @@ def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -
     return Answer(status, headers, orjson.dumps(body | {"request_id": request_id}))
 
 
-class _Response:
-    """Sends one answer, and knows how much of it is out."""
+class _ClientWatch:
+    """Surrounds the work for a client; one that goes away ends it, and with it the provider's work."""
 
-    def __init__(self, edge: Edge, request: HttpRequest, send: Send) -> None:
-        self._edge = edge
-        self._request = request
-        self._send = send
-        self.status = 0
-        self.sent_bytes = 0
-        self.first_byte_at: float | None = None
-        self._time = asyncio.get_running_loop().time
-        self.last_byte_at: float | None = None
-        self._between_events = True
-        self.copy = bytearray() if edge.observer.samples_bodies() else None
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._worker: asyncio.Task[object] | None = None
+        self._has_left = False
 
-    async def whole(self, answer: Answer) -> None:
-        body = answer.body if isinstance(answer.body, bytes) else b""
-        await self._start(answer, {"content-length": str(len(body))} if answer.status != 204 else {})
-        await self._body(b"" if self._request.method == "HEAD" else body, more=False)
+    async def __aenter__(self) -> None:
+        self._worker = asyncio.current_task()
+        self._leaving = asyncio.ensure_future(_disconnect(self._receive))
+        self._leaving.add_done_callback(self._left)
 
-    async def streamed(self, answer: Answer) -> None:
-        body = answer.body
-        if isinstance(body, bytes):
-            raise TypeError("an answer that is not a stream")
-        await self._start(answer, {"cache-control": "no-cache", "x-accel-buffering": "no"})
-        beating = asyncio.ensure_future(self._beat(answer.heartbeat))
-        try:
-            await body(self._body)
-        finally:
-            beating.cancel()
-        await self.finish()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        worker, self._worker = self._worker, None
+        self._leaving.cancel()
+        ended = self._has_left and worker is not None and worker.uncancel() == 0
+        return ended and kind is asyncio.CancelledError
 
-    async def finish(self) -> None:
-        await self._body(b"", more=False)
-
-    async def _beat(self, heartbeat: bytes) -> None:
-        """Speak up when the stream has been silent: whoever is in between must not think it dead."""
-        loop, interval = asyncio.get_running_loop(), self._edge.heartbeat_seconds
-        while heartbeat:
-            silence = loop.time() - (self.last_byte_at or 0.0)
-            if silence >= interval and self._between_events:
-                await self._body(heartbeat)
-            else:
-                await asyncio.sleep(max(interval - silence, interval / 10))
-
-    async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
-        self.status = answer.status
-        self.first_byte_at = self.last_byte_at = self._time()
-        headers = {"request-id": self._request.id, "x-content-type-options": "nosniff", "cache-control": "no-store"}
-        headers |= {**answer.headers, **extra, **self._cors()}
-        if headers["request-id"] != self._request.id:  # a provider's own, passed through
-            headers["x-bridge-request-id"] = self._request.id
-        pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": pairs})
-
-    async def _body(self, data: bytes, more: bool = True) -> None:
-        self.sent_bytes += len(data)
-        self.last_byte_at = self._time()
-        self._between_events = data.endswith(b"\n\n")
-        if self.copy is not None and len(self.copy) < MAX_LOGGED_BYTES:
-            self.copy += data
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
-
-    def _cors(self) -> dict[str, str]:
-        origin = self._request.headers.get("origin", "")
-        allowed = self._edge.allow_origins
-        vary = {"vary": "origin"} if allowed else {}
-        if not origin or not (origin in allowed or "*" in allowed):
-            return vary
-        return vary | {
-            "access-control-allow-origin": origin,
-            "access-control-allow-methods": "GET, POST, DELETE, OPTIONS",
-            "access-control-allow-headers": self._request.headers.get("access-control-request-headers", "*"),
-            "access-control-expose-headers": "request-id, x-conversation-id, x-bridge-losses, retry-after",
-            "access-control-max-age": "600",
-        }
-
-
-async def _until_client_leaves(streaming: Awaitable[None], receive: Receive) -> None:
-    """Run a stream; a client that goes away ends it, and with it the provider's work."""
-    stream = asyncio.ensure_future(streaming)
-    gone = asyncio.ensure_future(_disconnect(receive))
-    try:
-        await asyncio.wait({stream, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not stream.done():
-            stream.cancel()
-            await asyncio.wait({stream})
-            return
-        stream.result()
-    finally:
-        gone.cancel()
-        if not stream.done():
-            stream.cancel()
-            await asyncio.wait({stream})
+    def _left(self, leaving: asyncio.Future[None]) -> None:
+        if self._worker is not None and not leaving.cancelled():
+            self._has_left = True
+            self._worker.cancel()
 
 
 async def _disconnect(receive: Receive) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -16,26 +17,25 @@ from bridge.protocols import registry
 from bridge.streams import EVENT_STREAM
 
 if TYPE_CHECKING:
-    from asyncio import Future
-
     from bridge.exchange import Write
     from bridge.providers import ProtocolName
 
 
-def late_answer(answering: Future[Answer], protocol: ProtocolName, model: str) -> Answer:
-    """The status is out with the first sign of life, so a failure becomes an error in the stream."""
+def beginning(protocol: ProtocolName) -> Answer:
+    """How a stream begins whose answer is not known yet."""
+    return Answer(200, {"content-type": EVENT_STREAM}, b"", registry.heartbeat(protocol))
+
+
+def continued(answer: Answer, protocol: ProtocolName, model: str) -> Answer:
+    """The answer as the rest of a stream that has begun: its status is out, so a failure is told in the stream."""
+    if not isinstance(answer.body, bytes):
+        return answer
+    rest = answer.body if answer.status < 300 else _failure(protocol, _error_in(answer), model)
 
     async def write_all(write: Write) -> None:
-        await write(registry.heartbeat(protocol))
-        answer = await answering
-        if not isinstance(answer.body, bytes):
-            await answer.body(write)
-        elif answer.status < 300:
-            await write(answer.body)
-        else:
-            await write(_failure(protocol, _error_in(answer), model))
+        await write(rest)
 
-    return Answer(200, {"content-type": EVENT_STREAM}, write_all, registry.heartbeat(protocol))
+    return replace(answer, body=write_all)
 
 
 def _failure(protocol: ProtocolName, error: BridgeError, model: str) -> bytes:

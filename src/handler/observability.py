@@ -71,6 +71,8 @@ class _TerminalFormatter(logging.Formatter):
 
 def _one_line(text: str) -> str:
     """Nobody but the bridge begins a line of its log."""
+    if text.isprintable():
+        return text
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 

@@ -83,7 +83,7 @@ class Patience:
             self._timer = None
 
     def __enter__(self) -> None:
-        task = self._task = asyncio.current_task()
+        task = self._task = asyncio.current_task(self._loop)
         assert task is not None  # noqa: S101 - only coroutines wait
         self._cancelling = task.cancelling()
         until = self._loop.time() + self._idle if self._limit is Limit.IDLE else self._first_byte_at
