@@ -18,6 +18,7 @@ def main() -> None:
         log_level="warning",
         access_log=False,
         lifespan="off",
+        proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=2,
     )

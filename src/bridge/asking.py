@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bridge.calling import Caller
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.fold import Message
-    from bridge.canonical.reading import Rendered
+    from bridge.canonical.reading import Reading
     from bridge.canonical.request import Request
     from bridge.canonical.target import Target
     from bridge.exchange import ClientCall
@@ -47,7 +47,7 @@ class Asked:
 
     reply: UpstreamReply
     server: ServerSide
-    rendered: Rendered
+    reading: Reading
     mask: Callable[[BridgeError], BridgeError]
     """Takes keys out of what the provider says about errors."""
 
@@ -59,12 +59,12 @@ class Asked:
 
     async def events(self) -> AsyncIterator[list[StreamEvent]]:
         """What the answer says, as it comes."""
-        decoder = self.server.stream_decoder(self.rendered.reading)
+        decoder = self.server.stream_decoder(self.reading)
         try:
             async for data in self.reply.chunks():
                 batch = decoder.feed(data)
                 if batch:
-                    yield self._masked(batch)
+                    yield batch if batch[-1].__class__ is not StreamFailed else self._masked(batch)
         except BridgeError:
             last = decoder.close()
             if last and isinstance(last[-1], StreamFailed):
@@ -82,8 +82,8 @@ class Asked:
         body = await read_and_close(self.reply, MAX_ANSWER_BYTES)
         try:
             if not self.reply.headers.get("content-type", "").startswith("text/event-stream"):
-                return self.server.parse_response(body, self.rendered.reading)
-            decoder = self.server.stream_decoder(self.rendered.reading)
+                return self.server.parse_response(body, self.reading)
+            decoder = self.server.stream_decoder(self.reading)
             return fold([*decoder.feed(body), *decoder.close()])
         except BridgeError as error:
             raise self.mask(error) from None
@@ -104,11 +104,11 @@ class Inquiry:
         call, server = self.call, registry.server(self.protocol)
         rendered = server.render_request(request, self.target)
         body = dumps(rendered.body)
-        reading = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
         call.record.losses = rendered.losses
         reply = await self.caller.send(call, self.provider, ANSWER_PATHS[self.protocol], body)
         if reply.status < 300:
-            return Asked(reply, server, replace(rendered, reading=reading), self._mask)
+            reading = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
+            return Asked(reply, server, reading, self._mask)
         refusal = await self._refusal(reply, server)
         if not (call.record.replayed_calls and _refuses_replay(refusal)):
             raise refusal

@@ -66,8 +66,10 @@ class Caller:
 
 def _keys(provider: Provider, credential: str | None) -> list[str | None]:
     """The bridge's own keys in random order, else the client's: unless it was evidently made for somebody else."""
+    if len(provider.keys) == 1:
+        return [*provider.keys]
     if provider.keys:
-        return [*random.sample(provider.keys, min(len(provider.keys), MAX_KEYS_TRIED))]
+        return random.sample(provider.keys, MAX_KEYS_TRIED)
     if credential and provider.may_see(credential):
         return [credential]
     if not provider.configured:

@@ -30,23 +30,28 @@ _LEGAL = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation by its id; the token stands for it in tool ids and keys."""
+    """A conversation by its id."""
 
     id: str
-    token: str
+    known_token: str | None = None
     is_new: bool = False
+
+    @property
+    def token(self) -> str:
+        """Stands for it in tool ids and keys. Most answers call no tool, so it is made when it is asked for."""
+        return self.known_token or conversation_token(self.id)
 
 
 def conversation(headers: Mapping[str, str], request: Request) -> Conversation:
     """The header first, then the session that clients tell of, then the newest minted tool id; else a new one."""
     named = _by_header(headers) or _by_session(headers, request)
     if named is not None:
-        return Conversation(named, conversation_token(named))
+        return Conversation(named)
     token = _newest_token(request)
     if token is not None:
         return Conversation(conversation_of(token), token)
     new = f"conv_{uuid4()}"
-    return Conversation(new, conversation_token(new), is_new=True)
+    return Conversation(new, is_new=True)
 
 
 def legal_conversation_id(conversation_id: str) -> str:

@@ -74,13 +74,12 @@ class Provider:
             return self.protocol
         if self.openai_api == "responses" or traits_of(self.name, self.api_root, model).api == "responses":
             return "openai_responses"
-        is_openai = urlsplit(self.api_root).hostname == _OPENAI_HOST
-        return client if client == "openai_responses" and is_openai else self.protocol
+        return client if client == "openai_responses" and _is_openai(self.api_root) else self.protocol
 
     @property
     def keeps_responses(self) -> bool:
         """True if this provider has a Responses API of its own, where responses are kept."""
-        is_openai = self.configured and urlsplit(self.api_root).hostname == _OPENAI_HOST
+        is_openai = self.configured and _is_openai(self.api_root)
         return self.openai_api == "responses" or (self.openai_api == "auto" and is_openai)
 
     def may_see(self, credential: str) -> bool:
@@ -99,6 +98,10 @@ class Provider:
             return version | ({"authorization": f"Bearer {key}"} if key else {})
         auth = {"authorization": f"Bearer {key}"} if key else {}
         return {**self.extra_headers, **auth}
+
+
+def _is_openai(root: str) -> bool:
+    return urlsplit(root).hostname == _OPENAI_HOST
 
 
 def api_root(base_url: str) -> str:

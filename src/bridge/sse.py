@@ -6,7 +6,7 @@ that begin with a colon are comments. A CR at the end of a read may be half of a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_EVENT_BYTES = 16 * 1024 * 1024
 
@@ -15,8 +15,7 @@ class EventTooLargeError(ValueError):
     """An event passed the size that is kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSentEvent:
+class ServerSentEvent(NamedTuple):
     data: bytes
     event: bytes = b""
 
@@ -45,7 +44,11 @@ class SseParser:
         if end < 0:
             self._keep(buffer)
             return []
-        self._keep(buffer[end + 2 :])
+        rest = buffer[end + 2 :]
+        if rest:
+            self._keep(rest)
+        else:
+            self._buffer = b""
         return [event for block in buffer[:end].split(b"\n\n") if (event := _parse_event(block))]
 
     def close(self) -> list[ServerSentEvent]:

@@ -38,16 +38,19 @@ class Translation:
             raise batch[0].error
         return batch
 
-    async def write(self, batch: list[StreamEvent], write: Write) -> None:
-        """Say a batch; the end of the message waits until its tool calls are stored."""
+    def say(self, batch: list[StreamEvent], write: Write) -> Awaitable[None]:
+        """Write a batch; the end of the message waits until its tool calls are stored."""
         batch = self.keeper.observe(batch)
-        if batch and isinstance(batch[-1], MessageEnd):
-            if len(batch) > 1:
-                await write(self.encoder.encode(batch[:-1]))
-            await self.keeper.settle()
-            batch = batch[-1:]
+        if batch and batch[-1].__class__ is not MessageEnd:
+            return write(self.encoder.encode(batch))
+        return self._say_end(batch, write)
+
+    async def _say_end(self, batch: list[StreamEvent], write: Write) -> None:
+        if len(batch) > 1:
+            await write(self.encoder.encode(batch[:-1]))
+        await self.keeper.settle()
         if batch:
-            await write(self.encoder.encode(batch))
+            await write(self.encoder.encode(batch[-1:]))
 
 
 async def streamed(call: ClientCall, translation: Translation, headers: Callable[[], Mapping[str, str]]) -> Answer:
@@ -67,9 +70,9 @@ def _stream_body(call: ClientCall, translation: Translation, first: list[StreamE
     async def write_all(write: Write) -> None:
         try:
             async with until(call.deadline):
-                await translation.write(first, write)
+                await translation.say(first, write)
                 async for batch in translation.batches:
-                    await translation.write(batch, write)
+                    await translation.say(batch, write)
                     if batch and isinstance(batch[-1], StreamFailed):
                         call.record.fail(batch[-1].error)
                         break

@@ -30,7 +30,13 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         stack.callback(listener.close)
         app = build_app(settings, as_json=False, demo=demo)
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, lifespan="on", server_header=False, timeout_graceful_shutdown=2
+            app,
+            log_level="warning",
+            access_log=False,
+            lifespan="on",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=2,
         )
         server = uvicorn.Server(config)
         gc.freeze()  # what start-up made stays: collections during a stream need not look at it

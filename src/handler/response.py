@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from handler.redaction import MAX_LOGGED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from bridge.exchange import Answer
     from handler.asgi import Send
@@ -32,7 +32,7 @@ class Response:
         self.first_byte_at: float | None = None
         self.last_byte_at: float | None = None
         self.copy = bytearray() if edge.observer.samples_bodies() else None
-        self._between_events = True
+        self._last_bytes = b"\n\n"
         self._silent_since = self._loop.time()
         self._begin: Callable[[], Answer | None] | None = None
         self._heartbeat = b""
@@ -83,7 +83,7 @@ class Response:
         """The timer's moment: speak up if it has been silent, so that whoever is in between does not think it dead."""
         interval = self._edge.heartbeat_seconds
         silence = self._loop.time() - self._silent_since
-        if silence >= interval and self._between_events:
+        if silence >= interval and self._last_bytes.endswith(b"\n\n"):
             if not self._speak_up():
                 return
             silence = 0.0
@@ -118,13 +118,13 @@ class Response:
         pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
         await self._send({"type": "http.response.start", "status": answer.status, "headers": pairs})
 
-    async def _body(self, data: bytes, more: bool = True) -> None:
+    def _body(self, data: bytes, more: bool = True) -> Awaitable[None]:
         self.sent_bytes += len(data)
         self.last_byte_at = self._silent_since = self._loop.time()
-        self._between_events = data.endswith(b"\n\n")
+        self._last_bytes = data
         if self.copy is not None and len(self.copy) < MAX_LOGGED_BYTES:
             self.copy += data
-        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        return self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _cors(self) -> dict[str, str]:
         origin = self._request.headers.get("origin", "")

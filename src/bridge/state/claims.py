@@ -47,7 +47,7 @@ def conversation_of(token: str) -> str:
 
 
 def mint(token: str, random: bytes, *, has_data: bool) -> str:
-    """A new tool id; `random` needs nine bytes."""
+    """A new tool id; `random` is eight bytes."""
     unique = _base62(int.from_bytes(random), _RANDOM_CHARACTERS)
     return f"toolu_{_FLAGGED if has_data else _PLAIN}{token}{unique}"
 

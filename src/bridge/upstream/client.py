@@ -130,11 +130,13 @@ class HttpReply:
         pieces = aiter(self._response.aiter_bytes() if compressed else self._response.stream)  # type: ignore[arg-type]
         patience = self._patience
         try:
+            with patience:
+                data = await anext(pieces)
+            patience.answer_began()
             while True:
+                yield data
                 with patience:
                     data = await anext(pieces)
-                patience.answer_began()
-                yield data
         except StopAsyncIteration:
             return
         except (httpx2.TransportError, httpx2.DecodingError) as error:

@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
                 return b""
             if self._failure:
                 raise self._failure
-            await self._wait(seconds, httpx2.ReadTimeout)
+            await (self._arrival() if seconds is None else self._wait(seconds, httpx2.ReadTimeout))
         pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
         if self._is_paused:
             self._is_paused = False
@@ -116,21 +116,21 @@ class Connection(asyncio.BufferedProtocol):
         self._phase = Phase.HEAD
 
     async def _wait(self, seconds: float | None, too_late: type[httpx2.TimeoutException]) -> None:
-        waiter = self._waiter = self._loop.create_future()
         try:
-            if seconds is None:
-                await waiter
-                return
             async with asyncio.timeout(seconds):
-                await waiter
+                await self._arrival()
         except TimeoutError:
             raise too_late(f"nothing happened for {seconds:g} s") from None
-        finally:
-            self._waiter = None
+
+    def _arrival(self) -> asyncio.Future[None]:
+        """What is waited on for the next thing to happen."""
+        waiter = self._waiter = self._loop.create_future()
+        return waiter
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
 
     def _fail(self, failure: Exception) -> None:
         """End the connection; whoever waits is told why, after what had arrived before."""

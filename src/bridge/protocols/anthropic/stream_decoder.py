@@ -10,12 +10,12 @@ OPEN was cut off and says so.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, Usage
 from bridge.canonical.json import load_object
 from bridge.canonical.quoting import not_a_stream
+from bridge.canonical.states import StreamState
 from bridge.errors import BridgeError, broken_upstream
 from bridge.protocols.anthropic.errors import error_in_document, error_in_event
 from bridge.protocols.anthropic.open_blocks import Answer, BlockError, open_block
@@ -43,7 +43,7 @@ _REASONS: dict[str, StopReason] = {
 _CUT_SHORT = frozenset({"max_tokens", "refusal", "model_context_window_exceeded"})
 
 
-class _State(Enum):
+class _State(StreamState):
     AWAITING = 1
     OPEN = 2
     FINISHED = 3

@@ -9,13 +9,13 @@ together from byte templates; everything else goes through a JSON encoder.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import orjson
 
 from bridge.canonical import events
 from bridge.canonical.content import Text, Thinking, ToolUse
+from bridge.canonical.states import StreamState
 from bridge.errors import LocalProtocolError
 from bridge.protocols.anthropic.errors import render_error
 from bridge.protocols.anthropic.render_response import render_block, render_citation, render_envelope, render_usage
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
 
 
-class _State(Enum):
+class _State(StreamState):
     START = 1
     MESSAGE = 2
     BLOCK = 3

@@ -9,7 +9,6 @@ Usage may come in any chunk, also after the one with `finish_reason`, so the mes
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import orjson
@@ -19,6 +18,7 @@ from bridge.canonical.fold import parse_arguments
 from bridge.canonical.json import load_object
 from bridge.canonical.quoting import not_a_stream
 from bridge.canonical.sequencer import BlockSequencer, SequenceError, is_complete_object
+from bridge.canonical.states import StreamState
 from bridge.errors import BridgeError, broken_upstream
 from bridge.protocols.openai_chat.delta import (
     citations,
@@ -47,7 +47,7 @@ UNNUMBERED = -2
 _WRONG_SHAPE = "a chunk of the stream does not have the shape of a chat completion"
 
 
-class _State(Enum):
+class _State(StreamState):
     AWAITING = 1
     OPEN = 2
     FINISHED = 3
@@ -176,8 +176,9 @@ class ChatStreamDecoder:
             self._tool_call(call, position if len(calls) > 1 else 0, out)
         if delta.get("function_call"):
             self._tool_call({"index": LEGACY_CALL, "function": delta["function_call"]}, 0, out)
-        for citation in citations(delta):
-            self._blocks.citation(citation, out)
+        if "annotations" in delta:
+            for citation in citations(delta):
+                self._blocks.citation(citation, out)
 
     def _content(self, content: str | list[WireObject], delta: WireObject, out: list[StreamEvent]) -> None:
         if not isinstance(content, str):

@@ -11,7 +11,6 @@ is said at its stop; citations wait for the end of the text they belong to, whic
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 import orjson
@@ -19,6 +18,7 @@ import orjson
 from bridge.canonical import events
 from bridge.canonical.fold import parse_arguments
 from bridge.canonical.json import dumps
+from bridge.canonical.states import StreamState
 from bridge.errors import LocalProtocolError
 from bridge.protocols.openai_chat.custom_tools import custom_names, from_arguments
 from bridge.protocols.openai_chat.render_response import finish_reason, render_citations, render_usage
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 DONE = b"data: [DONE]\n\n"
 
 
-class _State(Enum):
+class _State(StreamState):
     START = 1
     MESSAGE = 2
     TEXT = 3

@@ -9,7 +9,6 @@ them can still have a status of its own. What comes after the end (`[DONE]`) is 
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, Usage
@@ -17,6 +16,7 @@ from bridge.canonical.fold import parse_arguments
 from bridge.canonical.json import load_object
 from bridge.canonical.quoting import not_a_stream
 from bridge.canonical.sequencer import SequenceError
+from bridge.canonical.states import StreamState
 from bridge.errors import BridgeError, broken_upstream
 from bridge.protocols.openai_errors import error_in_chunk, error_in_document
 from bridge.protocols.openai_responses.finish import TERMINAL, final_status, incomplete_reason, stop_reason
@@ -74,7 +74,7 @@ _SAYING_NOTHING = (
 )
 
 
-class _State(Enum):
+class _State(StreamState):
     AWAITING = 1
     OPEN = 2
     ENDED = 3

@@ -10,12 +10,12 @@ runs a call of an answer that never came to be. Sequence numbers and output inde
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.canonical import events
 from bridge.canonical.content import RedactedThinking, ServerBlock
 from bridge.canonical.json import dumps
+from bridge.canonical.states import StreamState
 from bridge.errors import LocalProtocolError
 from bridge.protocols.openai_errors import render_error
 from bridge.protocols.openai_responses.answer_items import AnswerShape, is_result_of, is_search
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _AnyItem: TypeAlias = OpenMessage | OpenReasoning | OpenCall | OpenSearch
 
 
-class _State(Enum):
+class _State(StreamState):
     START = 1
     BETWEEN = 2
     BLOCK = 3
