@@ -53,12 +53,13 @@ class Price:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prices:
     """Prices by pattern of provider and model; the first that matches counts."""
 
     rows: tuple[tuple[str, Price], ...]
 
+    @lru_cache(maxsize=256)  # noqa: B019  (there is one list for the life of the process)
     def of(self, provider: str, model: str) -> Price | None:
         name = f"{provider}/{model}".lower()
         return next((price for pattern, price in self.rows if fnmatchcase(name, pattern)), None)
@@ -142,6 +143,10 @@ class Ledger:
             return False
         return True
 
+    async def aclose(self) -> None:
+        """Write what is not written yet."""
+        await self._store.aclose()
+
     async def report(self, principal: str | None, first_day: date, last_day: date) -> list[LedgerRow]:
         """The lines of some days, both included: of one principal, or of everybody."""
         if last_day < first_day:
@@ -211,5 +216,6 @@ def _row(counter: Counter) -> LedgerRow:
     )
 
 
+@lru_cache(maxsize=4)
 def _expiry(day: date) -> int:
     return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp() + timedelta(KEPT_DAYS).total_seconds())

@@ -102,6 +102,10 @@ class Limiter:
         self._clock = clock
         self._rules = _rules(limits)
 
+    @property
+    def counts_tokens(self) -> bool:
+        return any(TOKENS in rule.limits for rule in self._rules)
+
     async def admit(self, principal: str) -> Admission:
         """Count a request; BridgeError 429 if a limit is reached, 529 if the store does not answer."""
         if not self._rules:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.limits import counted_tokens
 
 if TYPE_CHECKING:
+    from bridge.canonical.events import Usage
     from bridge.exchange import Record
     from bridge.ledger import Ledger
     from bridge.limits import Admission, Limiter
@@ -29,7 +31,19 @@ class Accounts:
         usage = record.usage
         if usage is None:
             return
-        record.state_failures += await self.limiter.charge(record.principal, counted_tokens(usage))
+        noted = self._note(record, usage)
+        if self.limiter.counts_tokens:
+            charged = self.limiter.charge(record.principal, counted_tokens(usage))
+            record.state_failures += sum(await asyncio.gather(charged, noted))
+        else:
+            record.state_failures += await noted
+
+    async def _note(self, record: Record, usage: Usage) -> int:
+        """How many lines of the ledger could not be written."""
+        if self.ledger is None:
+            return 0
+        return not await self.ledger.note(record.principal, record.provider, record.wire_model, usage)
+
+    async def aclose(self) -> None:
         if self.ledger is not None:
-            noted = await self.ledger.note(record.principal, record.provider, record.wire_model, usage)
-            record.state_failures += not noted
+            await self.ledger.aclose()

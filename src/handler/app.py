@@ -134,6 +134,7 @@ class App:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 await self._source.edge.bridge.caller.upstream.aclose()
+                await self._source.edge.accounts.aclose()
                 await self._source.edge.store.aclose()
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":

@@ -97,7 +97,7 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
         store=stores.tools,
         accounts=Accounts(
             Limiter(stores.counters, settings.rate_limits()),
-            Ledger(stores.counters) if settings.ledger == "on" else None,
+            _make_ledger(settings, stores),
         ),
         observer=_make_observer(settings, as_json=as_json),
         tokens=settings.worker_token,
@@ -108,6 +108,17 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
         admins=frozenset(settings.admin_principals),
         serves_page=settings.page == "on",
     )
+
+
+def _make_ledger(settings: Settings, stores: Stores) -> Ledger | None:
+    """On Lambda an invocation that is over is frozen, so nothing waits there; a local run writes when it has time."""
+    if settings.ledger == "off":
+        return None
+    if settings.state_table is not None:
+        return Ledger(stores.counters)
+    from bridge.state.gathered_counters import GatheredCounters
+
+    return Ledger(GatheredCounters(stores.counters))
 
 
 def _make_observer(settings: Settings, *, as_json: bool) -> Observer:

@@ -53,6 +53,9 @@ class Switch:
             await asyncio.sleep(3600)
         return await self.store.add(key, amounts, expires_at, limits)
 
+    async def aclose(self) -> None:
+        pass
+
     async def read(self, ranges: Sequence[KeyRange], limit: int) -> list[Counter]:
         return await self.store.read(ranges, limit)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, unquote
@@ -83,6 +84,9 @@ class CounterStore(Protocol):
     async def read(self, ranges: Sequence[KeyRange], limit: int) -> list[Counter]:
         """The counters of some ranges in the order of their keys; BridgeError if there are more than `limit`."""
 
+    async def aclose(self) -> None:
+        """Write what is not written yet."""
+
 
 def reached_limit(values: Mapping[str, int], limits: Mapping[str, int]) -> str | None:
     """The first field that is not below its limit."""
@@ -125,6 +129,7 @@ class LedgerLine:
     provider: str
     model: str
 
+    @lru_cache(maxsize=256)  # noqa: B019  (lines repeat, and are few)
     def key(self) -> CounterKey:
         parts = {"principal": self.principal, "provider": self.provider, "model": self.model}
         quoted = (_quoted(text, _PART_CHARACTERS[name]) for name, text in parts.items())

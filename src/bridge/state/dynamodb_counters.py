@@ -50,6 +50,9 @@ class DynamoDbCounters:
                 raise too_many(limit)
         return sorted(found, key=lambda counter: counter.key)
 
+    async def aclose(self) -> None:
+        pass  # nothing waits here
+
     def _compare(self, key: CounterKey, limits: Mapping[str, int]) -> Added:
         answer: Any = self._table.client.get_item(
             TableName=self._table.name, Key=key_of(key.partition, key.sort_key), ConsistentRead=True

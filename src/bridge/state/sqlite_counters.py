@@ -39,6 +39,9 @@ class SqliteCounters:
             raise too_many(limit)
         return sorted(found, key=lambda counter: counter.key)
 
+    async def aclose(self) -> None:
+        pass  # nothing waits here
+
     def _add(
         self,
         db: sqlite3.Connection,
