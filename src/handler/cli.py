@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from bridge.providers import PROTOCOL_NAMES
 from bridge.routing import explain
+from handler.bench_command import add_bench_command, plan_of, run_bench
+from handler.running_bridge import bridge_token, bridge_url
 from handler.secrets import fetch, find_references
 from handler.settings import SettingsError, is_secret, load_settings, setting_fields
 from handler.tail import TailError, add_tail_command, deployed_lines, follow
@@ -84,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
     add_usage_command(commands).set_defaults(run=_usage)
     add_tail_command(commands).set_defaults(run=_tail)
+    add_bench_command(commands).set_defaults(run=_bench)
     return parser
 
 
@@ -119,6 +122,7 @@ def _create_table(arguments: argparse.Namespace, settings: Settings) -> int:
     name = arguments.table or settings.state_table
     if not name:
         raise SettingsError("STATE_TABLE is not set: name the table there or with --table")
+    print(f"creating the table {name} and waiting until it is there, a minute at most", file=sys.stderr)
     try:
         created = create_table(connect(), name)
     except (BotoCoreError, ClientError) as error:
@@ -147,7 +151,8 @@ def _doctor(_arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _usage(arguments: argparse.Namespace, settings: Settings) -> int:
-    query = UsageQuery(arguments.first, arguments.last, arguments.csv, arguments.url)
+    url, token = bridge_url(arguments.url), bridge_token(arguments.token, settings)
+    query = UsageQuery(arguments.first, arguments.last, arguments.csv, url, token)
     try:
         print(show(query, settings), end="")
     except UsageError as error:
@@ -162,6 +167,7 @@ def _tail(arguments: argparse.Namespace, _settings: Settings) -> int:
 
     try:
         if arguments.log_group:
+            print(f"following {arguments.log_group}, Ctrl-C ends it", file=sys.stderr)
             follow(deployed_lines(arguments.log_group), write)
         elif arguments.file:
             with Path(arguments.file).open(encoding="utf-8", errors="replace") as lines:
@@ -172,6 +178,11 @@ def _tail(arguments: argparse.Namespace, _settings: Settings) -> int:
         print(f"bridge: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _bench(arguments: argparse.Namespace, settings: Settings) -> int:
+    plan = plan_of(arguments, settings)
+    return run_bench(plan, as_json=arguments.json, out=sys.stdout, progress_on=sys.stderr)
 
 
 def _print_settings(settings: Settings) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
+from handler.running_bridge import add_bridge_options
 from handler.usage_endpoint import days_of
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class UsageQuery:
     last: str | None = None
     csv: bool = False
     url: str | None = None
+    token: str | None = field(default=None, repr=False)
 
 
 def add_usage_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> argparse.ArgumentParser:
@@ -51,10 +53,10 @@ def add_usage_command(commands: argparse._SubParsersAction[argparse.ArgumentPars
     command = commands.add_parser(
         "usage",
         help="what was used, by day, principal and model",
-        description="Print the ledger: with --url that of a running bridge, as far as the token in WORKER_TOKEN may "
-        "see it; else everybody's, from the store that the settings name.",
+        description="Print the ledger: that of a running bridge where one is named, as far as its token may see it; "
+        "else everybody's, from the store that the settings name.",
     )
-    command.add_argument("--url", help="base URL of a running bridge")
+    add_bridge_options(command, otherwise="the store")
     command.add_argument("--from", dest="first", metavar="DAY", help="first day, YYYY-MM-DD (default: a week)")
     command.add_argument("--to", dest="last", metavar="DAY", help="last day, YYYY-MM-DD (default: today, UTC)")
     command.add_argument("--csv", action="store_true", help="comma-separated values instead of a table")
@@ -65,7 +67,7 @@ def show(query: UsageQuery, settings: Settings) -> str:
     """The report as text; UsageError says why there is none."""
     try:
         if query.url:
-            return _from_bridge(query, query.url, settings)
+            return _from_bridge(query, query.url)
         return asyncio.run(_from_store(query, settings))
     except BridgeError as error:
         raise UsageError(error.message) from None
@@ -85,27 +87,19 @@ async def _from_store(query: UsageQuery, settings: Settings) -> str:
     return to_csv(rows) if query.csv else table(usage_report(rows, None, first, last))
 
 
-def _from_bridge(query: UsageQuery, url: str, settings: Settings) -> str:
+def _from_bridge(query: UsageQuery, url: str) -> str:
     import httpx2
 
     asked = {"from": query.first, "to": query.last, "format": "csv" if query.csv else None}
     parameters = {name: value for name, value in asked.items() if value}
+    token = {"x-worker-token": query.token} if query.token else {}
     try:
-        answer = httpx2.get(
-            f"{url.rstrip('/')}/v1/usage", params=parameters, headers=_token_header(settings), timeout=30
-        )
+        answer = httpx2.get(f"{url}/v1/usage", params=parameters, headers=token, timeout=30)
     except httpx2.HTTPError as error:
         raise UsageError(f"{url} does not answer: {error}") from None
     if answer.status_code != 200:
         raise UsageError(f"{url} answered {answer.status_code}: {_message(answer.text)}")
     return answer.text if query.csv else table(answer.json())
-
-
-def _token_header(settings: Settings) -> dict[str, str]:
-    """An administrator's token if the settings hold one, else the first, else none."""
-    tokens = settings.worker_token
-    chosen = [token for token, name in tokens.items() if name in settings.admin_principals] or list(tokens)
-    return {"x-worker-token": chosen[0]} if chosen else {}
 
 
 def _message(body: str) -> str:

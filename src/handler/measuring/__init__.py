@@ -1,0 +1,1 @@
+"""What `bridge bench` does: asks for streamed answers, times what arrives, reports it."""
