@@ -31,6 +31,7 @@ from bridge.protocols.openai_chat.delta import (
 from bridge.protocols.openai_chat.finish import CUT_SHORT, FAILED_REASONS, stop_reason
 from bridge.protocols.openai_chat.reasoning_tags import ReasoningTags
 from bridge.protocols.openai_chat.replay import TurnData, call_data, has_signature
+from bridge.protocols.openai_chat.text_run import TextRun
 from bridge.protocols.openai_chat.usage import parse_usage
 from bridge.protocols.openai_errors import error_in_chunk, error_in_document
 from bridge.sse import EventTooLargeError, SseParser
@@ -66,6 +67,7 @@ class ChatStreamDecoder:
         self._sse = SseParser()
         self._state = _State.AWAITING
         self._blocks = BlockSequencer()
+        self._run = TextRun()
         self._calls = _CallKeys()
         self._tags = ReasoningTags(reading.reasoning_tags) if reading.reasoning_tags else None
         self._head = b""
@@ -114,6 +116,9 @@ class ChatStreamDecoder:
     def _event(self, data: bytes, out: list[StreamEvent]) -> None:
         if self._state in _OVER or not data.strip():
             return
+        if self._state is _State.OPEN and (text := self._run.text_in(data)) is not None:
+            self._plain_text(text, out)
+            return
         if data.startswith(b"[DONE]"):
             self._end(out)
             return
@@ -124,8 +129,17 @@ class ChatStreamDecoder:
             return
         if chunk is None:
             self._fail(self._broken("the stream holds something that is not JSON"), out)
-        else:
-            self.feed_chunk(chunk, out)
+            return
+        self.feed_chunk(chunk, out)
+        if self._state is _State.OPEN and self._tags is None:
+            self._run.learn(data, chunk)
+
+    def _plain_text(self, text: str, out: list[StreamEvent]) -> None:
+        self._characters += len(text)
+        try:
+            self._blocks.text(text, out)
+        except SequenceError as error:
+            self._fail(self._broken(str(error)), out)
 
     def _chunk(self, chunk: WireObject, out: list[StreamEvent]) -> None:
         choices = chunk.get("choices")
