@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from bridge.canonical.events import StreamEvent
-    from bridge.state.records import Found, Liveness, ToolRecord
+    from bridge.state.records import Found, Liveness, Origin, Recent, ToolRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,17 @@ class ConversationStore(Protocol):
     async def check(self) -> str:
         """Reach the store and say in a few words what it is; BridgeError if it does not answer."""
 
-    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:
+    async def save(
+        self,
+        partition: str,
+        records: Sequence[ToolRecord],
+        known: Liveness | None = None,
+        origin: Origin | None = None,
+    ) -> int:
         """Keep tool calls, each written once, and keep the conversation alive; how many ids had another name.
 
         `known` is what a load of the same request found: while it is fresh, nothing is written for the lifetime.
+        `origin` is kept if the conversation begins with this save; one that began without is not listed.
         """
 
     async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
@@ -81,6 +88,9 @@ class ConversationStore(Protocol):
 
     async def terminate(self, partition: str) -> int:
         """Forget everything of one conversation; how many tool calls that were."""
+
+    async def recent(self, owner: str, limit: int) -> Recent:
+        """The living conversations of one owner that began last, newest first, in a bounded number of reads."""
 
     async def aclose(self) -> None:
         """Close what is kept open between operations."""

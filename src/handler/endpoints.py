@@ -129,6 +129,12 @@ async def show_model(edge: Edge, request: HttpRequest, _record: Record) -> Answe
     return _json(render_model(entry))
 
 
+async def list_conversations(edge: Edge, request: HttpRequest, record: Record) -> Answer:
+    from handler.conversations_endpoint import show_conversations
+
+    return await show_conversations(edge, request, record)
+
+
 async def terminate(edge: Edge, request: HttpRequest, record: Record) -> Answer:
     conversation_id = legal_conversation_id(request.parameter)
     partition = partition_key(request.identity.principal, conversation_token(conversation_id))
@@ -161,6 +167,7 @@ _ROUTES: tuple[tuple[str, re.Pattern[str], Endpoint], ...] = (
     ("GET", re.compile(r"/v1/usage"), show_usage),
     ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models"), list_models),
     ("GET", re.compile(r"(?:/anthropic)?(?:/v1)?/models/(?P<parameter>.+)"), show_model),
+    ("GET", re.compile(r"/v1/conversations"), list_conversations),
     ("POST", re.compile(r"/v1/conversations/(?P<parameter>[^/]+)/terminate"), terminate),
 )
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from bridge.canonical.json import JsonObject
     from bridge.ports import ConversationStore, Upstream, UpstreamCall, UpstreamReply
-    from bridge.state.records import Found, Liveness, ToolRecord
+    from bridge.state.records import Found, Liveness, Origin, Recent, ToolRecord
     from bridge.toolloop.tools import BridgeTool, ToolOutput
 
 
@@ -101,10 +101,16 @@ class TracedStore:
     async def check(self) -> str:
         return await self._store.check()
 
-    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:
+    async def save(
+        self,
+        partition: str,
+        records: Sequence[ToolRecord],
+        known: Liveness | None = None,
+        origin: Origin | None = None,
+    ) -> int:
         with self._tracing.span("store save") as said:
             said["records"] = len(records)
-            return await self._store.save(partition, records, known)
+            return await self._store.save(partition, records, known, origin)
 
     async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
         with self._tracing.span("store load") as said:
@@ -118,6 +124,10 @@ class TracedStore:
     async def terminate(self, partition: str) -> int:
         with self._tracing.span("store terminate"):
             return await self._store.terminate(partition)
+
+    async def recent(self, owner: str, limit: int) -> Recent:
+        with self._tracing.span("store recent"):
+            return await self._store.recent(owner, limit)
 
     async def aclose(self) -> None:
         await self._store.aclose()

@@ -256,7 +256,7 @@ def test_what_the_store_does_not_find_is_counted_by_its_reason(tmp_path: Path) -
     kept, never_kept = (mint(talk.token, bytes([number] * 9), has_data=False) for number in (1, 2))
 
     async def turns() -> None:
-        await memory.save(talk.token, [ToolRecord(kept, "look", "{}", "openai/gpt")])
+        await memory.save(talk, [ToolRecord(kept, "look", "{}", "openai/gpt")])
         await memory.recall(orphan(kept), talk)
         assert (record.store_misses, record.expired_reads) == (0, 0)
         with pytest.raises(BridgeError, match="not known here"):

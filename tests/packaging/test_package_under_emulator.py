@@ -81,6 +81,7 @@ def test_every_endpoint_answers_its_event(function: Emulator, upstream: Scripted
     assert function.invoke(event("route")).json["provider"] == "openai"
     assert function.invoke(event("count-tokens")).json["input_tokens"] > 0
     assert function.invoke(event("models")).json["data"][0]["id"] == "openai/gpt-x"
+    assert function.invoke(event("conversations")).json == {"object": "list", "data": [], "has_more": False}
     bad = function.invoke(event("bad-json"))
     assert (bad.status, bad.json["error"]["type"]) == (400, "invalid_request_error")
     stranger = function.invoke(event("missing-auth"))
@@ -124,8 +125,11 @@ def test_a_tool_call_is_kept_in_the_table_until_it_is_terminated(
     trimmed = {"model": "openai/gpt-x", "max_tokens": 9, "messages": [{"role": "user", "content": [result]}]}
     answered = event("messages") | {"body": json.dumps(trimmed)}
     assert text_of(function.invoke(answered)) == "It is sunny."
+    (listed,) = function.invoke(event("conversations")).json["data"]
+    assert (listed["id"], listed["tools"]) == ("conv-events", [{"name": "get_weather", "calls": 1}])
     assert function.invoke(event("terminate")).json["deleted_items"] == 1
     assert function.invoke(event("terminate")).json["deleted_items"] == 0
+    assert function.invoke(event("conversations")).json["data"] == []
     assert "terminated" in function.invoke(answered).json["error"]["message"]
 
 

@@ -56,8 +56,10 @@ def test_the_table_has_the_keys_and_the_ttl_of_the_store(template: Json) -> None
         {"AttributeName": "sk", "KeyType": "RANGE"},
     ]
     assert {a["AttributeName"]: a["AttributeType"] for a in table["AttributeDefinitions"]} == {
+        "owner_hash": "S",
         "pk": "S",
         "sk": "S",
+        "started_at": "N",
     }
     assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
     assert table["BillingMode"] == "PAY_PER_REQUEST"
@@ -87,8 +89,9 @@ def test_the_role_has_no_wildcards_and_no_managed_policy(template: Json) -> None
     role = properties(template, "BridgeRole")
     assert "ManagedPolicyArns" not in role
     statements = [s for policy in role["Policies"] for s in policy["PolicyDocument"]["Statement"]]
-    table, secrets, logs = [statement["Resource"] for statement in statements]
+    table, index, secrets, logs = [statement["Resource"] for statement in statements]
     assert (table, logs) == ({"Fn::GetAtt": "StateTable.Arn"}, {"Fn::GetAtt": "BridgeLogs.Arn"})
+    assert (statements[1]["Action"], index) == ("dynamodb:Query", {"Fn::Sub": "${StateTable.Arn}/index/by_owner"})
     token, *keys = secrets
     assert token == {"Ref": "WorkerToken"}
     named = [parameter for parameter in template["Parameters"] if parameter.endswith("KeySecret")]

@@ -10,13 +10,14 @@ from uuid import uuid4
 from bridge.state.dynamodb_table import ATTEMPTS, CONDITION_FAILED, READ_BATCH, key_of, number, unless_condition_fails
 from bridge.state.keys import META, tool_key
 from bridge.state.lifetime import Lifetime
-from bridge.state.records import Found, Liveness, ToolRecord
+from bridge.state.records import Found, Liveness, Origin, ToolRecord
 from bridge.state.tally import count_start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from bridge.state.dynamodb_table import DynamoDbTable
+    from bridge.state.records import Recent
 
 _IS_ALIVE = "attribute_exists(pk) AND expires_at > :now AND attribute_not_exists(ended)"
 _IS_NOT_ALIVE = "attribute_not_exists(pk) OR expires_at <= :now OR attribute_exists(ended)"
@@ -33,8 +34,14 @@ class DynamoDbStore:
         await self._table.run(self._probe)
         return f"DynamoDB table {self._table.name}"
 
-    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:
-        epoch = await self._table.run(self._living_epoch, partition, known)
+    async def save(
+        self,
+        partition: str,
+        records: Sequence[ToolRecord],
+        known: Liveness | None = None,
+        origin: Origin | None = None,
+    ) -> int:
+        epoch = await self._table.run(self._living_epoch, partition, known, origin)
         writes = [self._table.run(self._write_once, partition, epoch, record) for record in records]
         return sum(await asyncio.gather(*writes))
 
@@ -55,18 +62,23 @@ class DynamoDbStore:
     async def terminate(self, partition: str) -> int:
         return await self._table.run(self._terminate, partition)
 
+    async def recent(self, owner: str, limit: int) -> Recent:
+        from bridge.state.dynamodb_listing import list_recent
+
+        return await list_recent(self._table, self._lifetime, owner, limit)
+
     async def aclose(self) -> None:
         await asyncio.to_thread(self._table.close)
 
     def _probe(self) -> None:
         self._table.client.get_item(TableName=self._table.name, Key=key_of("probe", "probe"))
 
-    def _living_epoch(self, partition: str, known: Liveness | None) -> str:
+    def _living_epoch(self, partition: str, known: Liveness | None, origin: Origin | None) -> str:
         """The epoch of the conversation, which begins anew if it is not alive; conditions decide races."""
         if known is not None and known.epoch is not None and not self._lifetime.needs_touch(known.expires_at):
             return known.epoch
         for _ in range(ATTEMPTS):
-            epoch = self._touch(partition) or self._begin(partition)
+            epoch = self._touch(partition) or self._begin(partition, origin)
             if epoch is not None:
                 return epoch
         raise self._table.failure("TransactionInProgressException")
@@ -84,13 +96,14 @@ class DynamoDbStore:
         )
         return answer["Attributes"]["epoch"]["S"] if answer else None
 
-    def _begin(self, partition: str) -> str | None:
+    def _begin(self, partition: str, origin: Origin | None) -> str | None:
         """Start the conversation with an epoch of its own; None if another process was faster."""
         epoch = uuid4().hex
+        meta = key_of(partition, META) | {"epoch": {"S": epoch}, "expires_at": number(self._lifetime.extended())}
         begun = unless_condition_fails(
             self._table.client.put_item,
             TableName=self._table.name,
-            Item=key_of(partition, META) | {"epoch": {"S": epoch}, "expires_at": number(self._lifetime.extended())},
+            Item=meta | self._listing_of(origin),
             ConditionExpression=_IS_NOT_ALIVE,
             ExpressionAttributeValues={":now": self._now()},
         )
@@ -98,6 +111,16 @@ class DynamoDbStore:
             return None
         count_start()
         return epoch
+
+    def _listing_of(self, origin: Origin | None) -> dict[str, Any]:
+        """What the index of conversations is made of. It never changes: later writes of META cost no index write."""
+        if origin is None:
+            return {}
+        return {
+            "owner_hash": {"S": origin.owner},
+            "started_at": {"N": f"{self._lifetime.now():.3f}"},
+            "conversation": {"S": origin.conversation_id},
+        }
 
     def _write_once(self, partition: str, epoch: str, record: ToolRecord) -> int:
         """Keep a record unless its id is taken in this epoch; 1 if it is taken by another name."""
@@ -108,6 +131,8 @@ class DynamoDbStore:
             "item": {"S": record.to_json()},
             "expires_at": number(self._lifetime.item_expiry()),
         }
+        if record.name:
+            item["tool"] = {"S": record.name}  # beside the call, so that a list can read it without the arguments
         try:
             self._table.client.put_item(
                 TableName=self._table.name,

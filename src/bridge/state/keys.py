@@ -16,6 +16,11 @@ def partition_key(principal: str, token: str) -> str:
     return "conv#" + sha256(f"{len(principal)}:{principal}{token}".encode()).hexdigest()[:40]
 
 
+def owner_key(principal: str) -> str:
+    """Whose conversations are listed together: a principal, whose name cannot be read back from it."""
+    return sha256(f"owner {principal}".encode()).hexdigest()[:40]
+
+
 def tool_key(tool_id: str) -> str:
     return TOOL_PREFIX + tool_id
 

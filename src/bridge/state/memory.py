@@ -15,12 +15,20 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bridge.canonical.content import Replay, Text, ToolUse
-from bridge.canonical.events import BlockStop, InputDelta, MessageEnd, TextDelta, ToolUseStart
+from bridge.canonical.events import (
+    BlockStop,
+    InputDelta,
+    MessageEnd,
+    SignatureDelta,
+    TextDelta,
+    ThinkingDelta,
+    ToolUseStart,
+)
 from bridge.canonical.request import Turn
 from bridge.errors import BridgeError, invalid_request
 from bridge.state.claims import mint, read_claim, text_claim
-from bridge.state.keys import partition_key
-from bridge.state.records import Found, ToolRecord
+from bridge.state.keys import owner_key, partition_key
+from bridge.state.records import Found, Origin, ToolRecord
 from bridge.state.repair import orphan_results, restore_calls
 
 if TYPE_CHECKING:
@@ -114,13 +122,14 @@ class ToolMemory:
         self.record.replayed_calls += len(replays)
         return _attach(request, replays)
 
-    async def save(self, token: str, records: list[ToolRecord]) -> None:
+    async def save(self, conversation: Conversation, records: list[ToolRecord]) -> None:
         """Keep calls of a conversation; what cannot be kept is counted, the answer goes on (FR5.4)."""
-        partition = partition_key(self.principal, token)
+        partition = partition_key(self.principal, conversation.token)
+        origin = Origin(owner_key(self.principal), conversation.id)
         self.record.store_writes += 1
         started = time.monotonic()
         try:
-            self.record.conflicts += await self.store.save(partition, records, self._known.get(partition))
+            self.record.conflicts += await self.store.save(partition, records, self._known.get(partition), origin)
         except BridgeError:
             self.record.state_failures += 1
         finally:
@@ -128,7 +137,7 @@ class ToolMemory:
 
     def keeper(self, conversation: Conversation) -> ToolKeeper:
         """Keeps the calls of one answer."""
-        return ToolKeeper(self, conversation.token)
+        return ToolKeeper(self, conversation)
 
 
 def without_replays(request: Request) -> Request:
@@ -136,12 +145,16 @@ def without_replays(request: Request) -> Request:
     return _attach(request, dict.fromkeys([*(call.id for call in _calls(request)), *signed_texts(request)]))
 
 
+_UNWATCHED: frozenset[type[StreamEvent]] = frozenset({ThinkingDelta, SignatureDelta})
+_UNWATCHED_UNSIGNED = _UNWATCHED | {TextDelta}
+
+
 @dataclass(slots=True)
 class ToolKeeper:
     """Gives the calls of one answer ids of the bridge's own and saves them as they become complete."""
 
     memory: ToolMemory
-    token: str
+    conversation: Conversation
     _open: ToolRecord | None = None
     _pieces: list[str] = field(default_factory=list)
     _begins_turn: bool = False
@@ -152,7 +165,8 @@ class ToolKeeper:
 
     def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
         """The events with minted ids; saves begin in the background."""
-        return [self._observe(event) for event in events]
+        unwatched = _UNWATCHED if self.memory.signs_texts else _UNWATCHED_UNSIGNED
+        return [event if event.__class__ in unwatched else self._observe(event) for event in events]
 
     async def settle(self) -> None:
         """Wait for the saves under way, not for ever: an answer is worth more than its memory (FR5.4)."""
@@ -164,7 +178,7 @@ class ToolKeeper:
         match event:
             case InputDelta(piece):
                 self._pieces.append(piece)
-            case TextDelta(piece) if self.memory.signs_texts:
+            case TextDelta(piece):
                 self._texts.append(piece)
             case ToolUseStart():
                 return self._start(event)
@@ -176,7 +190,7 @@ class ToolKeeper:
 
     def _start(self, start: ToolUseStart) -> ToolUseStart:
         has_data = start.data is not None or start.begins_turn
-        minted = mint(self.token, secrets.token_bytes(8), has_data=has_data)
+        minted = mint(self.conversation.token, secrets.token_bytes(8), has_data=has_data)
         data = _stored(Replay(call=start.data)) if start.data else None
         self._open = ToolRecord(minted, start.name, "", self.memory.family, start.id, data)
         self._pieces, self._begins_turn = [], start.begins_turn
@@ -209,7 +223,7 @@ class ToolKeeper:
         """Calls that become complete while others are being saved go together."""
         while self._unsaved:
             records, self._unsaved = self._unsaved, []
-            await self.memory.save(self.token, records)
+            await self.memory.save(self.conversation, records)
 
 
 def _calls(request: Request) -> list[ToolUse]:

@@ -7,6 +7,9 @@ from typing import Literal, TypeAlias
 
 import orjson
 
+CALLS_COUNTED = 500
+"""How many calls of one conversation a list looks at."""
+
 Absence: TypeAlias = Literal["unknown", "expired", "terminated"]
 
 
@@ -57,3 +60,32 @@ class Found:
     absent: dict[str, Absence] = field(default_factory=dict)
     alive: dict[str, Liveness] = field(default_factory=dict)
     """META of the partitions that were looked into and are alive: who saves next need not ask for it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Whose a conversation is and what it is called: kept when it begins, so that its owner can list it."""
+
+    owner: str
+    conversation_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationSummary:
+    """A living conversation as a list shows it: nothing of what was said in it."""
+
+    id: str
+    started_at: float
+    expires_at: float
+    calls: dict[str, int]
+    """How often each tool was called."""
+    more_calls: bool = False
+    """There are calls beyond those that were counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """An owner's conversations, newest first; `has_more` if older ones were left out or not looked at."""
+
+    conversations: list[ConversationSummary]
+    has_more: bool = False

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from bridge.state.keys import META, TOOL_PREFIX, tool_key
 from bridge.state.lifetime import Lifetime
-from bridge.state.records import Found, Liveness, ToolRecord
+from bridge.state.records import CALLS_COUNTED, ConversationSummary, Found, Liveness, Recent, ToolRecord
 from bridge.state.tally import count_start
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Mapping, Sequence
 
+    from bridge.state.records import Origin
     from bridge.state.sqlite_file import SqliteFile
 
 _TERMINATED = "terminated"
+_PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, ?, ?, ?)"
+_RECENT = """
+SELECT pk, epoch, conversation, started_at, expires_at FROM state
+WHERE owner_hash = ? AND expires_at > ? AND item <> ? ORDER BY started_at DESC LIMIT ?
+"""
+_CALLED = """
+SELECT json_extract(item, '$.n') FROM state
+WHERE pk = ? AND sk LIKE ? AND epoch = ? AND json_extract(item, '$.n') IS NOT NULL LIMIT ?
+"""
 
 
 class SqliteStore:
@@ -31,8 +42,14 @@ class SqliteStore:
         await self._file.run(lambda connection: connection.execute("SELECT 1 FROM state LIMIT 1").fetchall())
         return f"SQLite file {self._file.path}"
 
-    async def save(self, partition: str, records: Sequence[ToolRecord], known: Liveness | None = None) -> int:  # noqa: ARG002
-        return await self._file.run(self._save, partition, records)
+    async def save(
+        self,
+        partition: str,
+        records: Sequence[ToolRecord],
+        known: Liveness | None = None,  # noqa: ARG002
+        origin: Origin | None = None,
+    ) -> int:
+        return await self._file.run(self._save, partition, records, origin)
 
     async def load(self, wanted: Mapping[str, Sequence[str]]) -> Found:
         return await self._file.run(self._load, wanted)
@@ -44,14 +61,19 @@ class SqliteStore:
     async def terminate(self, partition: str) -> int:
         return await self._file.run(self._terminate, partition)
 
+    async def recent(self, owner: str, limit: int) -> Recent:
+        return await self._file.run(self._recent, owner, limit)
+
     async def aclose(self) -> None:
         self._file.close()
 
-    def _save(self, db: sqlite3.Connection, partition: str, records: Sequence[ToolRecord]) -> int:
-        epoch = self._living_epoch(db, partition)
+    def _save(
+        self, db: sqlite3.Connection, partition: str, records: Sequence[ToolRecord], origin: Origin | None
+    ) -> int:
+        epoch = self._living_epoch(db, partition, origin)
         return sum(self._write_once(db, partition, epoch, record) for record in records)
 
-    def _living_epoch(self, db: sqlite3.Connection, partition: str) -> str:
+    def _living_epoch(self, db: sqlite3.Connection, partition: str, origin: Origin | None) -> str:
         """The epoch of the conversation, which begins anew if it is not alive."""
         meta = self._liveness(db, partition)
         if meta.epoch is not None and meta.state == "alive":
@@ -59,9 +81,9 @@ class SqliteStore:
             return meta.epoch
         epoch = uuid4().hex
         db.execute("DELETE FROM state WHERE expires_at <= ?", (self._lifetime.now(),))
-        db.execute(
-            "INSERT OR REPLACE INTO state VALUES (?, ?, ?, '', ?)", (partition, META, epoch, self._lifetime.extended())
-        )
+        listing = (origin.owner, self._lifetime.now(), origin.conversation_id) if origin else (None, None, None)
+        values = (partition, META, epoch, "", self._lifetime.extended(), *listing)
+        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
         count_start()
         return epoch
 
@@ -71,7 +93,7 @@ class SqliteStore:
         if row and row[0] == epoch:
             return int(ToolRecord.from_json(record.id, row[1]).name != record.name)
         values = (partition, key, epoch, record.to_json(), self._lifetime.item_expiry())
-        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?)", values)
+        db.execute(_PUT, values)
         return 0
 
     def _load(self, db: sqlite3.Connection, wanted: Mapping[str, Sequence[str]]) -> Found:
@@ -110,3 +132,14 @@ class SqliteStore:
         values = (_TERMINATED, self._lifetime.extended(), partition, META, _TERMINATED)
         db.execute("UPDATE state SET item = ?, expires_at = ? WHERE pk = ? AND sk = ? AND item <> ?", values)
         return deleted
+
+    def _recent(self, db: sqlite3.Connection, owner: str, limit: int) -> Recent:
+        rows = db.execute(_RECENT, (owner, self._lifetime.now(), _TERMINATED, limit + 1)).fetchall()
+        return Recent([self._summary(db, *row) for row in rows[:limit]], has_more=len(rows) > limit)
+
+    def _summary(
+        self, db: sqlite3.Connection, partition: str, epoch: str, name: str, started_at: float, expires_at: float
+    ) -> ConversationSummary:
+        rows = db.execute(_CALLED, (partition, f"{TOOL_PREFIX}%", epoch, CALLS_COUNTED + 1)).fetchall()
+        calls = Counter(tool for (tool,) in rows[:CALLS_COUNTED])
+        return ConversationSummary(name, started_at, expires_at, dict(calls), len(rows) > CALLS_COUNTED)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from bridge.state.sqlite_file import SqliteFile
 
+_PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, '', ?, ?)"
+
 
 class SqliteDocuments:
     """The document store of a local run."""
@@ -37,7 +39,7 @@ class SqliteDocuments:
 
     def _put(self, db: sqlite3.Connection, key: str, payload: bytes) -> None:
         values = (key, part_key(0), base64.b64encode(payload).decode(), self._clock() + self._ttl)
-        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, '', ?, ?)", values)
+        db.execute(_PUT, values)
 
     def _put_new(self, db: sqlite3.Connection, key: str, payload: bytes) -> bool:
         statement = "SELECT 1 FROM state WHERE pk = ? AND sk = ? AND expires_at > ?"

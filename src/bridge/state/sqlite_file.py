@@ -18,7 +18,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 # The state in a file of another version is begun anew: it expires within the hour anyway. Counters stay: they last.
-_VERSION = 3
+_VERSION = 4
 _SCHEMA = """
 DROP TABLE IF EXISTS state;
 CREATE TABLE state (
@@ -27,9 +27,13 @@ CREATE TABLE state (
     epoch TEXT NOT NULL,
     item TEXT NOT NULL,
     expires_at REAL NOT NULL,
+    owner_hash TEXT,
+    started_at REAL,
+    conversation TEXT,
     PRIMARY KEY (pk, sk)
 ) WITHOUT ROWID;
 CREATE INDEX state_expiry ON state (expires_at);
+CREATE INDEX state_owner ON state (owner_hash, started_at) WHERE owner_hash IS NOT NULL;
 CREATE TABLE IF NOT EXISTS counters (
     pk TEXT NOT NULL,
     sk TEXT NOT NULL,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from bridge.state.sqlite_file import SqliteFile
 
+_PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, '', ?, ?)"
+
 
 class SqliteThreads:
     """The thread store of a local run: each operation is one transaction."""
@@ -92,4 +94,4 @@ class SqliteThreads:
         self, db: sqlite3.Connection, partition: str, key: str, item: dict[str, Any], expires_at: float | None = None
     ) -> None:
         values = (partition, key, orjson.dumps(item).decode(), expires_at or self._clock() + self._ttl)
-        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, '', ?, ?)", values)
+        db.execute(_PUT, values)
