@@ -1,7 +1,8 @@
 """What one DynamoDB operation costs in request units, by AWS's rules for on-demand tables.
 
-A write is one unit per KB of the item, rounded up, also where its condition fails. A consistent read is one unit per
-4 KB, each item of a batch rounded up by itself, an item that is not there included.
+A write is one unit per KB of the item, rounded up, also where its condition fails, and one more where the item enters
+the index of conversations. A consistent read is one unit per 4 KB, each item of a batch rounded up by itself, an item
+that is not there included.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def measure_operation(name: str, request_body: bytes, status: int, answer_body: 
         return Operation(name, sum(units) + absent, 0, max(sizes, default=0), len(request_body), condition_failed)
     sizes = [item_bytes(item) for item in _items_written(request, answer)]
     units = [max(1, math.ceil(size / WRITE_UNIT_BYTES)) for size in sizes] or [1]
-    return Operation(name, 0, sum(units), max(sizes, default=0), len(request_body), condition_failed)
+    indexed = not condition_failed and "owner_hash" in request.get("Item", {})
+    return Operation(name, 0, sum(units) + indexed, max(sizes, default=0), len(request_body), condition_failed)
 
 
 def item_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:

@@ -30,6 +30,8 @@ def default_of(field: object) -> str:
     default = getattr(field, "default", None)
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
+    if isinstance(default, float):
+        return f"`{default:g}`"
     return f"`{default}`" if isinstance(default, str | int) else ""
 
 

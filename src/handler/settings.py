@@ -233,7 +233,9 @@ class Settings(BaseModel):
         "Names of tokens, with commas, that see everybody's usage at `/v1/usage`. Unset: `admin`.",
     )
     page: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
-        "PAGE", "on", "The page at `/`: health, routes, usage, snippets. It holds no data and asks for the token."
+        "PAGE",
+        "on",
+        "The page at `/`: health, routes, usage, conversations, snippets. It holds no data and asks for the token.",
     )
     metrics: Annotated[Literal["auto", "on", "off"], BeforeValidator(lower)] = _setting(
         "METRICS", "auto", "One line of metrics (CloudWatch EMF) per request on stdout; `auto`: on Lambda only."
