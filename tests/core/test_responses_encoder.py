@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from openai._models import construct_type_unchecked
 from openai._types import omit
@@ -159,6 +159,7 @@ def test_streaming_and_not_streaming_are_one_translation(message: Message) -> No
 
 @pytest.mark.req("P1", "C15")
 @given(MESSAGES)
+@example(Message((SEARCH, FOUND, NOT_FOUND), MessageEnd("end_turn", Usage())))
 @settings(max_examples=200, deadline=None)
 def test_the_official_sdk_accumulates_the_stream_to_the_whole_response(message: Message) -> None:
     whole = as_json(render_response(message, HEAD))

@@ -286,7 +286,9 @@ class OpenSearch(OpenItem):
         )
 
     def take_result(self, result: JsonObject) -> None:
-        self._result = result
+        """What was found; of several results the first counts, as in a whole answer."""
+        if self._result is None:
+            self._result = result
 
     def finish(self, status: ItemStatus) -> bytes:
         item = search_item(self._shape, self._index, self.search.raw, self._result, status)
