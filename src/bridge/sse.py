@@ -31,6 +31,8 @@ class SseParser:
         self._started = False
 
     def feed(self, data: bytes) -> list[ServerSentEvent]:
+        if self._started and not self._buffer and _is_one_line(data):
+            return [ServerSentEvent(data[6:-2])]
         buffer = self._buffer + data if self._buffer else data
         if not self._started:
             if len(buffer) < 3 and b"\xef\xbb\xbf".startswith(buffer):
@@ -62,6 +64,11 @@ class SseParser:
         if len(rest) > self._limit:
             raise EventTooLargeError(f"an event of the stream is larger than {self._limit} bytes")
         self._buffer = rest
+
+
+def _is_one_line(data: bytes) -> bool:
+    """True for a read that is one whole event of one line, as most are."""
+    return data.startswith(b"data: ") and data.find(b"\n") == len(data) - 2 and data[-1] == 10 and b"\r" not in data
 
 
 def _with_line_feeds(buffer: bytes) -> bytes:
