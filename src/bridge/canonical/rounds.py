@@ -54,6 +54,20 @@ def _pair(one_round: Round) -> None:
     for block in (block for turn in one_round.followers for block in turn.content):
         if isinstance(block, ToolResult):
             found.setdefault(block.tool_use_id, []).append(block)
+    calls = one_round.calls
+    named = {call.id for call in calls}
+    for tool_use_id in found.keys() - named:
+        raise invalid_request(
+            f"messages: tool_result for {tool_use_id!r}: the turn before it has no tool_use with this id"
+        )
+    if len(named) == len(calls):
+        one_round.results = {call.id: found.get(call.id, []) for call in calls}
+    else:
+        _pair_repeated(one_round, found)
+
+
+def _pair_repeated(one_round: Round, found: dict[str, list[ToolResult]]) -> None:
+    """An id that stands on several calls: each has the next of its results, the last all that are left."""
     repeats = Counter(call.id for call in one_round.calls)
     seen: Counter[str] = Counter()
     for position, block in enumerate(one_round.assistant):
@@ -67,7 +81,3 @@ def _pair(one_round: Round) -> None:
         unique = block.id if seen[block.id] == 1 else f"{block.id}#{seen[block.id]}"
         one_round.assistant[position] = block if unique == block.id else replace(block, id=unique)
         one_round.results[unique] = given
-    for tool_use_id in found.keys() - repeats.keys():
-        raise invalid_request(
-            f"messages: tool_result for {tool_use_id!r}: the turn before it has no tool_use with this id"
-        )

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 def drop_repeated_text(request: Request, *, everywhere: bool) -> Request:
     """The request without repeated user text: beside tool results only, or wherever it stands."""
+    texts = [
+        block.text for turn in request.turns if turn.role == "user" for block in turn.content if isinstance(block, Text)
+    ]
+    if len(set(texts)) == len(texts):
+        return request
     said: set[str] = set()
 
     def without_repeats(turn: Turn) -> Iterable[Block | None]:
