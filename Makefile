@@ -60,6 +60,7 @@ audit: .tools/audit/.ready ## Look for known weaknesses in the code and in what 
 	.tools/audit/bin/bandit --quiet --recursive src --severity-level medium
 	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/lambda.lock
 	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/lambda-tools.lock
+	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/lambda-tracing.lock
 
 .PHONY: requirements
 requirements: .venv/.ready ## Print which tests hold each requirement id
@@ -74,6 +75,7 @@ lock: $(UV) ## Resolve the lock files anew
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade --extra local --extra tools --group dev pyproject.toml -o requirements/dev.lock
 	$(UV) pip compile $(LOCK_FLAGS) -c requirements/dev.lock pyproject.toml -o requirements/lambda.lock
 	$(UV) pip compile $(LOCK_FLAGS) --extra tools -c requirements/dev.lock pyproject.toml -o requirements/lambda-tools.lock
+	$(UV) pip compile $(LOCK_FLAGS) --no-deps -c requirements/dev.lock requirements/lambda-tracing.in -o requirements/lambda-tracing.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/sam.in -o requirements/sam.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/anthropic-0x.in -o requirements/anthropic-0x.lock
 	$(UV) pip compile $(LOCK_FLAGS) --upgrade requirements/audit.in -o requirements/audit.lock
@@ -91,13 +93,13 @@ LAMBDA_PYTHON ?=
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: build
-build: $(UV) .tools/sam/.ready ## Build the Lambda package into .aws-sam/build without Docker (ARCH=, WITH_TOOLS=1 for MCP and web_fetch)
-	ARCH=$(ARCH) LAMBDA_PYTHON="$(LAMBDA_PYTHON)" WITH_TOOLS="$(WITH_TOOLS)" $(SAM) build --parameter-overrides Architecture=$(ARCH)
+build: $(UV) .tools/sam/.ready ## Build the Lambda package into .aws-sam/build without Docker (ARCH=, WITH_TOOLS=1 for MCP and web_fetch, WITH_TRACING=1)
+	ARCH=$(ARCH) LAMBDA_PYTHON="$(LAMBDA_PYTHON)" WITH_TOOLS="$(WITH_TOOLS)" WITH_TRACING="$(WITH_TRACING)" $(SAM) build --parameter-overrides Architecture=$(ARCH)
 
 # What `sam build` runs (template.yaml: BuildMethod makefile), with ARTIFACTS_DIR set.
 .PHONY: build-BridgeFunction
 build-BridgeFunction: $(UV)
-	@$(PYTHON) scripts/build_lambda.py --target "$(ARTIFACTS_DIR)" --arch $(ARCH) $(if $(LAMBDA_PYTHON),--python "$(LAMBDA_PYTHON)") $(if $(WITH_TOOLS),--with-tools)
+	@$(PYTHON) scripts/build_lambda.py --target "$(ARTIFACTS_DIR)" --arch $(ARCH) $(if $(LAMBDA_PYTHON),--python "$(LAMBDA_PYTHON)") $(if $(WITH_TOOLS),--with-tools) $(if $(WITH_TRACING),--with-tracing)
 
 .PHONY: validate
 validate: .tools/sam/.ready ## Check template.yaml with cfn-lint

@@ -37,7 +37,9 @@ def main(argv: list[str] | None = None) -> None:
     plan = plan_host(args.python) if args.host else plan_lambda(uv, args.arch, args.python_version, args.python)
     target = args.target.resolve()
     clear(target)
-    install_dependencies(uv, target, plan, with_tools=args.with_tools)
+    install(uv, target, plan, "lambda-tools.lock" if args.with_tools else "lambda.lock")
+    if args.with_tracing:
+        install(uv, target, plan, "lambda-tracing.lock", "--no-deps")  # botocore is the runtime's
     copy_sources(target)
     prune(target)
     print(f"Package: {plan.label}, Python {plan.version}")
@@ -55,6 +57,7 @@ def parse_args(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--python", help="interpreter that compiles the .pyc files (default: looked for)")
     parser.add_argument("--python-version", default=LAMBDA_PYTHON, help=f"Lambda's Python (default: {LAMBDA_PYTHON})")
     parser.add_argument("--with-tools", action="store_true", help="add what web_fetch and MCP servers need")
+    parser.add_argument("--with-tracing", action="store_true", help="add what TRACING=on needs")
     return parser.parse_args(argv)
 
 
@@ -103,11 +106,10 @@ def clear(target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
 
 
-def install_dependencies(uv: str, target: Path, plan: Plan, *, with_tools: bool) -> None:
-    lock = ROOT / "requirements" / ("lambda-tools.lock" if with_tools else "lambda.lock")
-    install = [uv, "pip", "install", "--quiet", "--no-python-downloads", "--link-mode", "copy"]
-    locked = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(lock)]
-    subprocess.run([*install, *plan.uv_flags, *locked, "--target", str(target)], check=True)
+def install(uv: str, target: Path, plan: Plan, lock: str, *options: str) -> None:
+    command = [uv, "pip", "install", "--quiet", "--no-python-downloads", "--link-mode", "copy", *options]
+    locked = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(ROOT / "requirements" / lock)]
+    subprocess.run([*command, *plan.uv_flags, *locked, "--target", str(target)], check=True)
 
 
 def copy_sources(target: Path) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from dynamodb_local import CREDENTIALS, dynamodb_local
+from emulator import build_host_package
 from scripted.server import serving
-from support import ROOT, close_opened, running_bridge
+from support import close_opened, running_bridge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,9 +84,4 @@ def aws_environment(dynamodb_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session")
 def host_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Lambda package, built by the same script for this machine and interpreter."""
-    target = tmp_path_factory.mktemp("host") / "package"
-    script = ROOT / "scripts" / "build_lambda.py"
-    command = [sys.executable, str(script), "--target", str(target), "--host"]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-    return target
+    return build_host_package(tmp_path_factory.mktemp("host") / "package")

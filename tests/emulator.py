@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import closing, contextmanager
@@ -160,3 +161,11 @@ def _descendants(pid: int) -> list[psutil.Process]:
         return psutil.Process(pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
+
+
+def build_host_package(target: Path, *options: str) -> Path:
+    """The Lambda package, built by the same script for this machine and interpreter."""
+    command = [sys.executable, str(ROOT / "scripts" / "build_lambda.py"), "--target", str(target), "--host", *options]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return target

@@ -34,7 +34,8 @@ class Tracing:
             self._recorder: Any = Tracer(service=service, auto_patch=False).provider
         except ModuleNotFoundError as error:
             raise SettingsError(
-                f"TRACING is on, but {error.name} is not installed: build with it, or set off"
+                f"TRACING needs the library {error.name}, which is not installed: build with "
+                "`make build WITH_TRACING=1`, or switch it off"
             ) from None
 
     @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import pytest
 
 from bridge.state.dynamodb_table import connect
 from bridge.state.table import create_table
-from emulator import emulator
+from emulator import build_host_package, emulator
 from support import ROOT
 
 if TYPE_CHECKING:
@@ -150,3 +151,39 @@ def test_a_deployment_that_cannot_serve_says_why(
         answer = running.invoke(event("health"))
         assert says in answer.raw.decode()
         assert "sk-canary" not in answer.raw.decode() + running.output()
+
+
+def start_tracing(package: Path, runtime_folder: Path) -> str:
+    """What comes of it with the package and the runtime alone, without what else this interpreter has installed."""
+    environment = {"PYTHONPATH": f"{package}:{runtime_folder}", "LAMBDA_TASK_ROOT": str(package)}
+    code = "from handler.tracing import Tracing; Tracing('x'); import aws_xray_sdk; print(aws_xray_sdk.__file__)"
+    run = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True, check=False
+    )
+    return run.stdout + run.stderr
+
+
+@pytest.mark.req("NFR7")
+def test_tracing_without_its_library_says_how_to_get_it(host_package: Path, runtime_folder: Path) -> None:
+    assert "make build WITH_TRACING=1" in start_tracing(host_package, runtime_folder)
+
+
+@pytest.mark.req("NFR7")
+def test_a_package_with_tracing_traces(
+    tmp_path: Path, runtime_folder: Path, upstream: ScriptedUpstream, aws_environment: dict[str, str]
+) -> None:
+    package = build_host_package(tmp_path / "package", "--with-tracing")
+    assert start_tracing(package, runtime_folder).startswith(str(package))
+    upstream.script = [{"reply": {"chat": {"text": "Hello from Lambda"}}}]
+    environment = aws_environment | {
+        "LAMBDA_TASK_ROOT": str(package),
+        "LAMBDA_RUNTIME_DIR": str(runtime_folder),
+        "STATE_TABLE": "events",
+        "WORKER_TOKEN": "events:local-test-token",
+        "UPSTREAM_OPENAI_BASE_URL": upstream.url,
+        "OPENAI_API_KEY": "sk-held",
+        "LEDGER": "off",
+        "TRACING": "on",
+    }
+    with emulator(command(package), environment) as running:
+        assert_streamed(running.invoke(event("messages-stream")), "Hello from Lambda")
