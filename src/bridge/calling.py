@@ -69,7 +69,7 @@ def _keys(provider: Provider, credential: str | None) -> list[str | None]:
     if len(provider.keys) == 1:
         return [*provider.keys]
     if provider.keys:
-        return random.sample(provider.keys, MAX_KEYS_TRIED)
+        return random.sample(provider.keys, min(len(provider.keys), MAX_KEYS_TRIED))
     if credential and provider.may_see(credential):
         return [credential]
     if not provider.configured:

@@ -25,7 +25,7 @@ _SESSION_HEADERS = (
     "conversation_id",
 )
 _SESSION_IN_USER_ID = re.compile(r'"session_id"\s*:\s*"([A-Za-z0-9_.:@-]{1,128})"|_session_([0-9a-f-]{36})$')
-_LEGAL = re.compile(r"[A-Za-z0-9_.:@-]{1,128}")
+_LEGAL = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:@-]{1,128}")  # a path to `..` leads elsewhere
 
 
 @dataclass(frozen=True, slots=True)

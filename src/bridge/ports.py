@@ -28,6 +28,7 @@ class UpstreamReply(Protocol):
 
     status: int
     headers: Mapping[str, str]
+    """Names in lower case."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives. Raises BridgeError when the connection breaks."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import orjson
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from handler.endpoints import Edge, Endpoint
     from handler.live_edge import EdgeSource
 
+_MEANS_TRUE = frozenset({True, "1", "true", "True", "yes", "on"})  # parsers are as lenient
 _CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log has the cause under the request id")
 
 
@@ -133,12 +135,17 @@ class App:
         while True:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
-                await self._source.edge.bridge.caller.upstream.aclose()
-                await self._source.edge.accounts.aclose()
-                await self._source.edge.store.aclose()
+                await self._close(self._source.edge)
             await send({"type": f"{message['type']}.complete"})
             if message["type"] == "lifespan.shutdown":
                 return
+
+    async def _close(self, edge: Edge) -> None:
+        """Whatever one of them says, the others are closed too."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(edge.store.aclose)
+            stack.push_async_callback(edge.accounts.aclose)
+            stack.push_async_callback(edge.bridge.caller.upstream.aclose)
 
 
 def _refused(error: BridgeError, request: HttpRequest, record: Record) -> Answer:
@@ -150,8 +157,8 @@ def _streaming_model(request: HttpRequest) -> str | None:
     """The model of a request for a stream. Asked only when an answer is late, so the body may be read for it."""
     try:
         asked = orjson.loads(request.body)
-        return str(asked.get("model")) if asked.get("stream") is True else None
-    except (AttributeError, ValueError):
+        return str(asked.get("model")) if asked.get("stream") in _MEANS_TRUE else None
+    except (AttributeError, TypeError, ValueError):
         return None
 
 
@@ -188,6 +195,7 @@ class _ClientWatch:
 
     def _left(self, leaving: asyncio.Future[None]) -> None:
         if self._worker is not None and not leaving.cancelled():
+            leaving.exception()  # a server that cannot tell has lost its client too
             self._has_left = True
             self._worker.cancel()
 

@@ -64,6 +64,8 @@ class Response:
         else:
             self._heartbeat = answer.heartbeat
             await self._start(answer, _EVENT_STREAM)
+        if self._timer is None and self._heartbeat:
+            self._timer = self._loop.call_later(self._edge.heartbeat_seconds, self._look)
         await body(self._body)
         await self.finish()
 
@@ -83,11 +85,15 @@ class Response:
         """The timer's moment: speak up if it has been silent, so that whoever is in between does not think it dead."""
         interval = self._edge.heartbeat_seconds
         silence = self._loop.time() - self._silent_since
-        if silence >= interval and self._last_bytes.endswith(b"\n\n"):
+        self._timer = None
+        if silence >= interval and self._is_between_events():
             if not self._speak_up():
                 return
             silence = 0.0
         self._timer = self._loop.call_later(max(interval - silence, interval / 10), self._look)
+
+    def _is_between_events(self) -> bool:
+        return self._last_bytes.endswith(b"\n\n")
 
     def _speak_up(self) -> bool:
         if self._beating is not None and not self._beating.done():
@@ -106,7 +112,8 @@ class Response:
         with suppress(OSError):  # the client is gone: whoever writes next is told
             if beginning is not None:
                 await self._start(beginning, _EVENT_STREAM)
-            await self._body(self._heartbeat)
+            if self._is_between_events():  # a read may have come since the timer's moment
+                await self._body(self._heartbeat)
 
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status

@@ -33,7 +33,8 @@ def add_bridge_options(command: argparse.ArgumentParser, otherwise: str) -> None
 def bridge_url(given: str | None) -> str | None:
     """The URL of the command line, else of the environment; None if neither names one."""
     named = given if given is not None else os.environ.get(URL_VARIABLE)
-    return checked_url(named, "--url" if given is not None else URL_VARIABLE) if named else None
+    url = checked_url(named, "--url" if given is not None else URL_VARIABLE) if named else None
+    return url.removesuffix("/v1") if url else None  # as OpenAI's clients write it
 
 
 def bridge_token(given: str | None, settings: Settings) -> str | None:

@@ -48,6 +48,8 @@ def with_text(text: str, kind: str) -> dict[str, Any]:
         "reasoning": chunk({**plain, "reasoning": text}),
         "refusal": chunk({**plain, "refusal": text}),
         "other choice": {"choices": [{"index": 1, "delta": plain}]},
+        "odd other choice": {"choices": [{"index": 1, "delta": text}]},
+        "odd delta": {"choices": [{"index": 0, "delta": text}]},
         "two choices": {"choices": [{"index": 0, "delta": plain}, {"index": 1, "delta": {"content": "no"}}]},
         "parts": chunk({"content": [{"type": "text", "text": text}]}),
         "last": chunk(plain, "stop"),
@@ -57,7 +59,7 @@ def with_text(text: str, kind: str) -> dict[str, Any]:
 KINDS = st.one_of(
     st.just("plain"),
     st.sampled_from(["role", "nulls", "decoy before", "decoy after", "padded", "usage", "call", "reasoning"]),
-    st.sampled_from(["refusal", "other choice", "two choices", "parts", "last"]),
+    st.sampled_from(["refusal", "other choice", "odd other choice", "odd delta", "two choices", "parts", "last"]),
 )
 CHUNKS = st.lists(st.tuples(TEXTS, KINDS, LAYOUTS), max_size=14)
 

@@ -24,6 +24,16 @@ EXPIRY = 4_000_000_000
 ALL = [KeyRange("counter", "\0", "~")]
 
 
+class SlowStore(SqliteCounters):
+    """The real store, a moment later: others come in between."""
+
+    async def add(
+        self, key: CounterKey, amounts: Mapping[str, int], expires_at: int, limits: Mapping[str, int] | None = None
+    ) -> Added:
+        await asyncio.sleep(0.01)
+        return await super().add(key, amounts, expires_at, limits)
+
+
 class CountingStore(SqliteCounters):
     """The real store, which counts its additions."""
 
@@ -123,5 +133,64 @@ def test_not_more_is_gathered_than_fits(store: CountingStore) -> None:
         for number in range(MAX_GATHERED + 1):
             await gathered.add(CounterKey("counter", f"{number:05}"), {"n": 1}, EXPIRY)
         assert store.added == MAX_GATHERED + 1
+
+    run(work())
+
+
+LINES = [CounterKey("counter", f"{number:02}") for number in range(20)]
+EVERYTHING = {key.sort_key: {"n": 1} for key in LINES}
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> SlowStore:
+    return SlowStore(SqliteFile(str(tmp_path / "state.sqlite3")))
+
+
+async def gathered_on(store: SlowStore, seconds: float) -> GatheredCounters:
+    gathered = GatheredCounters(store, seconds)
+    for key in LINES:
+        await gathered.add(key, {"n": 1}, EXPIRY)
+    return gathered
+
+
+def test_a_reader_that_is_cancelled_takes_nothing_with_it(slow: SlowStore) -> None:
+    async def work() -> None:
+        gathered = await gathered_on(slow, 3600)
+        reader = asyncio.create_task(gathered.read(ALL, 100))
+        await asyncio.sleep(0.05)
+        reader.cancel()
+        await asyncio.wait([reader])
+        assert await values(gathered) == EVERYTHING
+
+    run(work())
+
+
+def test_a_reader_waits_for_a_write_that_is_under_way(slow: SlowStore) -> None:
+    async def work() -> None:
+        gathered = await gathered_on(slow, 0.01)
+        await asyncio.sleep(0.05)
+        assert await values(gathered) == EVERYTHING
+
+    run(work())
+
+
+def test_what_comes_during_a_write_is_seen_and_written_too(slow: SlowStore) -> None:
+    async def work() -> None:
+        gathered = await gathered_on(slow, 0.01)
+        await asyncio.sleep(0.05)
+        await gathered.add(LINES[0], {"n": 5}, EXPIRY)
+        assert (await values(gathered))["00"] == {"n": 6}
+        await gathered.add(LINES[1], {"n": 7}, EXPIRY)
+        await written(slow, EVERYTHING | {"00": {"n": 6}, "01": {"n": 8}})
+
+    run(work())
+
+
+def test_closing_waits_for_a_write_that_is_under_way(slow: SlowStore) -> None:
+    async def work() -> None:
+        gathered = await gathered_on(slow, 0.01)
+        await asyncio.sleep(0.05)
+        await gathered.aclose()
+        assert await values(slow) == EVERYTHING
 
     run(work())

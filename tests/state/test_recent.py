@@ -12,7 +12,7 @@ import pytest
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.state.dynamodb import DynamoDbStore
-from bridge.state.dynamodb_listing import MOST_PAGES
+from bridge.state.dynamodb_listing import MOST_PAGES, MOST_PAGES_OF_CALLS
 from bridge.state.dynamodb_table import READ_BATCH, DynamoDbTable
 from bridge.state.keys import owner_key, partition_key
 from bridge.state.records import CALLS_COUNTED, Origin, Recent, ToolRecord
@@ -195,10 +195,28 @@ def test_signed_texts_are_no_calls(store: ConversationStore) -> None:
 
 
 @pytest.mark.req("NFR2")
-def test_calls_are_counted_up_to_a_bound(store: ConversationStore) -> None:
-    talk(store, "long", *(call(f"t{number:04}") for number in range(CALLS_COUNTED + 1)))
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_calls_are_counted_up_to_a_bound(store: ConversationStore, beyond: int) -> None:
+    talk(store, "long", *(call(f"t{number:04}") for number in range(CALLS_COUNTED + beyond)))
     (long,) = run(store.recent(ANN, 20)).conversations
-    assert (long.calls, long.more_calls) == ({"Read": CALLS_COUNTED}, True)
+    assert (long.calls, long.more_calls) == ({"Read": CALLS_COUNTED}, beyond > 0)
+
+
+def test_calls_are_counted_behind_more_of_an_earlier_life(store: ConversationStore) -> None:
+    """Clients name their conversations: one that was ended begins again under its name."""
+    talk(store, "daily", *(call(f"a{number:04}", "Old") for number in range(CALLS_COUNTED + 50)))
+    run(store.terminate(partition_of("daily")))
+    talk(store, "daily", call("z1", "New"))
+    (daily,) = run(store.recent(ANN, 20)).conversations
+    assert (daily.calls, daily.more_calls) == ({"New": 1}, False)
+
+
+def test_large_calls_are_counted_too(store: ConversationStore) -> None:
+    """DynamoDB reads a megabyte at a time."""
+    large = [ToolRecord(f"t{number:02}", "Write", "x" * 100_000, "openai") for number in range(15)]
+    talk(store, "large", *large)
+    (one,) = run(store.recent(ANN, 20)).conversations
+    assert (one.calls, one.more_calls) == ({"Write": 15}, False)
 
 
 # --- what it costs, counted at the client of DynamoDB ------------------------------------------------
@@ -285,8 +303,17 @@ def test_a_list_reads_names_and_neither_arguments_nor_data(counted: CountedTable
     index, metas, calls = counted.taken()
     assert (index["operation"], index["IndexName"], index["Limit"]) == ("Query", "by_owner", 21)
     assert metas["operation"] == "BatchGetItem"
-    assert (calls["operation"], calls["ProjectionExpression"]) == ("Query", "tool, epoch")
-    assert calls["Limit"] == CALLS_COUNTED
+    assert (calls["operation"], calls["ProjectionExpression"]) == ("Query", "tool")
+
+
+@pytest.mark.req("NFR2")
+def test_a_list_gives_up_on_a_conversation_whose_calls_are_too_large(counted: CountedTable) -> None:
+    store = DynamoDbStore(counted.table, TTL)
+    talk(store, "huge", *(ToolRecord(f"t{number:02}", "Write", "x" * 350_000, "openai") for number in range(12)))
+    counted.taken()
+    (huge,) = run(store.recent(ANN, 20)).conversations
+    assert huge.more_calls
+    assert counted.counts() == {"Query": 1 + MOST_PAGES_OF_CALLS, "BatchGetItem": 1}
 
 
 @pytest.mark.req("NFR2")

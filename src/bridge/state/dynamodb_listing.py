@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.state.lifetime import Lifetime
 
 MOST_PAGES = 5
+MOST_PAGES_OF_CALLS = 3
 _NO_INDEX = frozenset({"AccessDeniedException", "ValidationException"})
 
 
@@ -86,15 +87,32 @@ def _is_shown(lifetime: Lifetime, meta: dict[str, Any]) -> bool:
 
 
 def _summary(table: DynamoDbTable, meta: dict[str, Any]) -> ConversationSummary:
-    """META and how often each tool was called: names alone are asked for, never arguments."""
-    answer = table.client.query(
-        TableName=table.name,
-        KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
-        ExpressionAttributeValues={":pk": meta["pk"], ":prefix": {"S": TOOL_PREFIX}},
-        ProjectionExpression="tool, epoch",
-        Limit=CALLS_COUNTED,
-    )
-    calls = Counter(item["tool"]["S"] for item in answer["Items"] if "tool" in item and item["epoch"] == meta["epoch"])
+    """META and how often each tool was called."""
+    names, has_more = _called(table, meta)
     started_at, expires_at = float(meta["started_at"]["N"]), float(meta["expires_at"]["N"])
-    name, has_more = meta["conversation"]["S"], "LastEvaluatedKey" in answer
-    return ConversationSummary(name, started_at, expires_at, dict(calls), has_more)
+    calls = dict(Counter(names[:CALLS_COUNTED]))
+    return ConversationSummary(meta["conversation"]["S"], started_at, expires_at, calls, has_more)
+
+
+def _called(table: DynamoDbTable, meta: dict[str, Any]) -> tuple[list[str], bool]:
+    """The names of the tools of this epoch's calls, never arguments, and whether there are more than are counted.
+
+    Calls of earlier epochs stand between them until TTL deletes them: they are passed over, and take a share of what
+    is read, a few pages at most.
+    """
+    names: list[str] = []
+    position: Any = None
+    for _ in range(MOST_PAGES_OF_CALLS):
+        answer = table.client.query(
+            TableName=table.name,
+            KeyConditionExpression="pk = :pk AND begins_with(sk, :prefix)",
+            FilterExpression="epoch = :epoch AND attribute_exists(tool)",
+            ExpressionAttributeValues={":pk": meta["pk"], ":prefix": {"S": TOOL_PREFIX}, ":epoch": meta["epoch"]},
+            ProjectionExpression="tool",
+            **({"ExclusiveStartKey": position} if position else {}),
+        )
+        names += [item["tool"]["S"] for item in answer["Items"]]
+        position = answer.get("LastEvaluatedKey")
+        if position is None or len(names) > CALLS_COUNTED:
+            break
+    return names, position is not None or len(names) > CALLS_COUNTED

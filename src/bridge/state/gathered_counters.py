@@ -21,11 +21,15 @@ MAX_GATHERED = 1_000
 
 
 class GatheredCounters:
-    """A store of counters in front of another. Additions under a limit, and reading, never wait here."""
+    """A store of counters in front of another. Additions under a limit never wait; whoever reads sees all of them.
+
+    One task at a time writes, and nobody who waits for it can cancel it: what it has in hand would be lost.
+    """
 
     def __init__(self, store: CounterStore, seconds: float = GATHER_SECONDS) -> None:
         self._store, self._seconds = store, seconds
         self._gathered: dict[CounterKey, tuple[dict[str, int], int]] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
         self._failure: BridgeError | None = None
 
@@ -40,8 +44,7 @@ class GatheredCounters:
         if limits is not None or not amounts:
             return await self._store.add(key, amounts, expires_at, limits)
         self._gather(key, amounts, expires_at)
-        if self._writing is None:
-            self._writing = asyncio.ensure_future(self._write_soon())
+        self._write_later()
         if len(self._gathered) > MAX_GATHERED:
             await self._flush()
         failure, self._failure = self._failure, None
@@ -54,31 +57,44 @@ class GatheredCounters:
         return await self._store.read(ranges, limit)
 
     async def aclose(self) -> None:
-        if self._writing is not None:
-            self._writing.cancel()
-            self._writing = None
         await self._flush()
         await self._store.aclose()
 
     async def _flush(self) -> None:
-        """Write what was gathered. What cannot be written stays, and the next addition is told."""
-        gathered, self._gathered = self._gathered, {}
-        while gathered:
-            key, (amounts, expires_at) = gathered.popitem()
-            try:
-                await self._store.add(key, amounts, expires_at)
-            except BridgeError as error:
-                self._failure = error
-                self._gather(key, amounts, expires_at)
-                for left, (more, until) in gathered.items():
-                    self._gather(left, more, until)
-                return
+        """Return when everything that was gathered before is written, or has failed to be."""
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+        if self._gathered:
+            await asyncio.shield(self._begin_writing())
+
+    def _write_later(self) -> None:
+        if self._timer is None and self._writing is None:
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin_writing)
+
+    def _begin_writing(self) -> asyncio.Task[None]:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write(list(self._gathered)))
+        return self._writing
+
+    async def _write(self, keys: list[CounterKey]) -> None:
+        """Write some counters. What cannot be written stays, and the next addition is told."""
+        try:
+            for key in keys:
+                amounts, expires_at = self._gathered.pop(key)
+                try:
+                    await self._store.add(key, amounts, expires_at)
+                except BridgeError as error:
+                    self._failure = error
+                    self._gather(key, amounts, expires_at)
+                    return
+        finally:
+            self._writing = None
+            if self._gathered:
+                self._write_later()
 
     def _gather(self, key: CounterKey, amounts: Mapping[str, int], expires_at: int) -> None:
         before, _ = self._gathered.get(key, ({}, 0))
         self._gathered[key] = (summed(before, amounts), expires_at)
-
-    async def _write_soon(self) -> None:
-        await asyncio.sleep(self._seconds)
-        self._writing = None
-        await self._flush()

@@ -10,6 +10,7 @@ from uuid import uuid4
 from bridge.state.keys import META, TOOL_PREFIX, tool_key
 from bridge.state.lifetime import Lifetime
 from bridge.state.records import CALLS_COUNTED, ConversationSummary, Found, Liveness, Recent, ToolRecord
+from bridge.state.sqlite_file import PUT
 from bridge.state.tally import count_start
 
 if TYPE_CHECKING:
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from bridge.state.sqlite_file import SqliteFile
 
 _TERMINATED = "terminated"
-_PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, ?, ?, ?)"
+_PUT_META = """
+INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at, owner_hash, started_at, conversation)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
 _RECENT = """
 SELECT pk, epoch, conversation, started_at, expires_at FROM state
 WHERE owner_hash = ? AND expires_at > ? AND item <> ? ORDER BY started_at DESC LIMIT ?
@@ -83,7 +87,7 @@ class SqliteStore:
         db.execute("DELETE FROM state WHERE expires_at <= ?", (self._lifetime.now(),))
         listing = (origin.owner, self._lifetime.now(), origin.conversation_id) if origin else (None, None, None)
         values = (partition, META, epoch, "", self._lifetime.extended(), *listing)
-        db.execute("INSERT OR REPLACE INTO state VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        db.execute(_PUT_META, values)
         count_start()
         return epoch
 
@@ -93,7 +97,7 @@ class SqliteStore:
         if row and row[0] == epoch:
             return int(ToolRecord.from_json(record.id, row[1]).name != record.name)
         values = (partition, key, epoch, record.to_json(), self._lifetime.item_expiry())
-        db.execute(_PUT, values)
+        db.execute(PUT, values)
         return 0
 
     def _load(self, db: sqlite3.Connection, wanted: Mapping[str, Sequence[str]]) -> Found:

@@ -7,14 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 from bridge.state.keys import part_key
+from bridge.state.sqlite_file import PUT
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
     from bridge.state.sqlite_file import SqliteFile
-
-_PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, '', ?, ?)"
 
 
 class SqliteDocuments:
@@ -38,8 +37,8 @@ class SqliteDocuments:
         return await self._file.run(self._delete, key)
 
     def _put(self, db: sqlite3.Connection, key: str, payload: bytes) -> None:
-        values = (key, part_key(0), base64.b64encode(payload).decode(), self._clock() + self._ttl)
-        db.execute(_PUT, values)
+        values = (key, part_key(0), "", base64.b64encode(payload).decode(), self._clock() + self._ttl)
+        db.execute(PUT, values)
 
     def _put_new(self, db: sqlite3.Connection, key: str, payload: bytes) -> bool:
         statement = "SELECT 1 FROM state WHERE pk = ? AND sk = ? AND expires_at > ?"

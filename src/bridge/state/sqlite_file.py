@@ -17,8 +17,15 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# The state in a file of another version is begun anew: it expires within the hour anyway. Counters stay: they last.
+# The state in a file of an unknown version is begun anew, since it is short-lived. Counters stay: they last.
 _VERSION = 4
+_FROM_VERSION_3 = """
+ALTER TABLE state ADD COLUMN owner_hash TEXT;
+ALTER TABLE state ADD COLUMN started_at REAL;
+ALTER TABLE state ADD COLUMN conversation TEXT;
+CREATE INDEX state_owner ON state (owner_hash, started_at) WHERE owner_hash IS NOT NULL
+"""
+PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, ?, ?, ?)"
 _SCHEMA = """
 DROP TABLE IF EXISTS state;
 CREATE TABLE state (
@@ -113,6 +120,6 @@ def _prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == _VERSION:
         return
-    for statement in _SCHEMA.split(";"):
+    for statement in (_FROM_VERSION_3 if version == 3 else _SCHEMA).split(";"):
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {_VERSION}")

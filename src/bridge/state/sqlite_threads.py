@@ -10,6 +10,7 @@ import orjson
 
 from bridge.state.keys import HEAD, turn_key
 from bridge.state.lifetime import LEASE_SECONDS
+from bridge.state.sqlite_file import PUT
 from bridge.state.threads import thread_error
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from bridge.state.sqlite_file import SqliteFile
-
-_PUT = "INSERT OR REPLACE INTO state (pk, sk, epoch, item, expires_at) VALUES (?, ?, '', ?, ?)"
 
 
 class SqliteThreads:
@@ -93,5 +92,5 @@ class SqliteThreads:
     def _put(
         self, db: sqlite3.Connection, partition: str, key: str, item: dict[str, Any], expires_at: float | None = None
     ) -> None:
-        values = (partition, key, orjson.dumps(item).decode(), expires_at or self._clock() + self._ttl)
-        db.execute(_PUT, values)
+        values = (partition, key, "", orjson.dumps(item).decode(), expires_at or self._clock() + self._ttl)
+        db.execute(PUT, values)

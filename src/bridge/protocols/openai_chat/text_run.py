@@ -61,7 +61,9 @@ def _is_plain(chunk: WireObject) -> bool:
     if chunk.get("error") or chunk.get("usage") or not choices or len(choices) != 1:
         return False
     choice = choices[0]
-    delta = choice.get("delta") or {}
+    delta = choice.get("delta")
+    if choice.get("index") or not isinstance(delta, dict):
+        return False
     text = delta.get("content")
     others = (*choice.values(), *(value for name, value in delta.items() if name not in ("content", "role")))
     return (
