@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from bridge.calling import (
     read_refusal,
     without_keys,
 )
-from bridge.canonical.events import StreamFailed
+from bridge.canonical.events import StreamFailed, Usage
 from bridge.canonical.fold import fold
 from bridge.canonical.json import dumps
 from bridge.canonical.request import media_characters
@@ -33,23 +34,26 @@ if TYPE_CHECKING:
     from bridge.canonical.reading import Reading
     from bridge.canonical.request import Request
     from bridge.canonical.target import Target
-    from bridge.exchange import ClientCall
-    from bridge.ports import UpstreamReply
+    from bridge.exchange import ClientCall, Record
+    from bridge.ports import StreamDecoder, UpstreamReply
     from bridge.protocols.registry import ServerSide
     from bridge.providers import ProtocolName, Provider
 
 _REFUSED_REPLAY = re.compile(r"signature|reasoning|thinking|encrypted content|item with id", re.I)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Asked:
     """A provider's answer on its way."""
 
     reply: UpstreamReply
     server: ServerSide
     reading: Reading
+    record: Record
     mask: Callable[[BridgeError], BridgeError]
     """Takes keys out of what the provider says about errors."""
+    decoder: StreamDecoder | None = None
+    """Reads the answer, where it is a stream that is being read."""
 
     @property
     def is_stream(self) -> bool:
@@ -59,7 +63,7 @@ class Asked:
 
     async def events(self) -> AsyncIterator[list[StreamEvent]]:
         """What the answer says, as it comes."""
-        decoder = self.server.stream_decoder(self.reading)
+        decoder = self.decoder = self.server.stream_decoder(self.reading)
         try:
             async for data in self.reply.chunks():
                 batch = decoder.feed(data)
@@ -77,9 +81,20 @@ class Asked:
         last = batch[-1] if batch else None
         return [*batch[:-1], StreamFailed(self.mask(last.error))] if isinstance(last, StreamFailed) else batch
 
+    async def aclose(self) -> None:
+        """Let go of the answer; if it has not come to its end, what it has used is counted as far as it is known."""
+        if self.decoder is not None:
+            self.record.spend(self.decoder.unfinished_usage())
+            self.decoder = None
+        await self.reply.aclose()
+
     async def message(self) -> Message:
         """The whole answer; some servers stream it although they were not asked to."""
-        body = await read_and_close(self.reply, MAX_ANSWER_BYTES)
+        try:
+            body = await read_and_close(self.reply, MAX_ANSWER_BYTES)
+        except asyncio.CancelledError:
+            self.record.spend(Usage(self.reading.estimated_input_tokens, estimated=True))
+            raise
         try:
             if not self.reply.headers.get("content-type", "").startswith("text/event-stream"):
                 return self.server.parse_response(body, self.reading)
@@ -105,10 +120,15 @@ class Inquiry:
         rendered = server.render_request(request, self.target)
         body = dumps(rendered.body)
         call.record.losses = rendered.losses
-        reply = await self.caller.send(call, self.provider, ANSWER_PATHS[self.protocol], body)
+        input_tokens = _rough_tokens(len(body), request)
+        try:
+            reply = await self.caller.send(call, self.provider, ANSWER_PATHS[self.protocol], body)
+        except asyncio.CancelledError:  # nobody waits any more, but the provider may have read all of it
+            call.record.spend(Usage(input_tokens, estimated=True))
+            raise
         if reply.status < 300:
-            reading = replace(rendered.reading, estimated_input_tokens=_rough_tokens(len(body), request))
-            return Asked(reply, server, reading, self._mask)
+            reading = replace(rendered.reading, estimated_input_tokens=input_tokens)
+            return Asked(reply, server, reading, call.record, self._mask)
         refusal = await self._refusal(reply, server)
         if not (call.record.replayed_calls and _refuses_replay(refusal)):
             raise refusal

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
+from bridge.canonical.events import add_usage
 from bridge.errors import BridgeError, DeadlineError, invalid_request
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
     from bridge.providers import ProtocolName
 
+MAX_STATE_ERROR = 300
 Write: TypeAlias = Callable[[bytes], Awaitable[None]]
 StreamBody: TypeAlias = Callable[[Write], Awaitable[None]]
 
@@ -35,6 +37,10 @@ class Record:
     called_tools: tuple[str, ...] = ()
     stop_reason: str = ""
     usage: Usage | None = None
+    """What the answer used, once it has come to its end."""
+    spent: Usage | None = None
+    """What was used without that: rounds of a tool loop so far, an answer that broke off or that nobody waited for."""
+    client_gone: bool = False
     losses: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     error_kind: str = ""
@@ -45,6 +51,8 @@ class Record:
     repaired_calls: int = 0
     replayed_calls: int = 0
     state_failures: int = 0
+    state_error: str = ""
+    """Why something could not be kept or found: the last reason."""
     deadline_endings: int = 0
     emulations: int = 0
     thread_turns: int = 0
@@ -59,6 +67,20 @@ class Record:
 
     def count_retry(self) -> None:
         self.upstream_retries += 1
+
+    @property
+    def used(self) -> Usage | None:
+        return self.usage or self.spent
+
+    def spend(self, usage: Usage | None) -> None:
+        """Count what an answer used of which no end was told."""
+        if usage is not None:
+            self.spent = add_usage(self.spent, usage) if self.spent else usage
+
+    def fail_state(self, reason: str) -> None:
+        """Something could not be kept, or not be found."""
+        self.state_failures += 1
+        self.state_error = reason[:MAX_STATE_ERROR]
 
     def fail(self, error: BridgeError) -> None:
         """The exchange ended in an error."""
@@ -108,4 +130,6 @@ def read_envelope(document: JsonObject | None) -> Envelope:
     model = said.get("model")
     if not isinstance(model, str):
         raise invalid_request("model: Field required" if model is None else "model: Input should be a valid string")
+    if not model:
+        raise invalid_request("model: is empty")
     return Envelope(model, said.get("thread"))

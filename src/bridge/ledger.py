@@ -130,6 +130,8 @@ class Ledger:
         self._store = store
         self._prices = prices
         self._clock = clock
+        self.trouble = ""
+        """Why the last answer that could not be noted was not."""
 
     async def note(self, principal: str, provider: str, model: str, usage: Usage) -> bool:
         """Add an answer to its line; False if that failed. Never raises, never waits for long."""
@@ -139,7 +141,8 @@ class Ledger:
         try:
             async with asyncio.timeout(NOTE_SECONDS):
                 await self._store.add(key, _amounts(usage, price), _expiry(day))
-        except (BridgeError, TimeoutError):
+        except (BridgeError, TimeoutError) as error:
+            self.trouble = f"the ledger: {error if isinstance(error, BridgeError) else 'the store does not answer'}"
             return False
         return True
 

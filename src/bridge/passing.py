@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -13,9 +15,12 @@ from bridge.errors import BridgeError, broken_upstream
 from bridge.exchange import Answer
 from bridge.headers import passed_back, passed_on
 from bridge.protocols import registry
+from bridge.providers import ANSWER_PATHS
 from bridge.sse import EventTooLargeError, SseParser
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from bridge.calling import Caller
     from bridge.exchange import ClientCall, StreamBody, Write
     from bridge.ports import UpstreamReply
@@ -38,19 +43,21 @@ async def pass_through(
 ) -> Answer:
     """Ask the provider in the client's own words."""
     query = f"?{call.query}" if call.query else ""
-    reply = await caller.send(call, provider, path + query, body, passed_on(call.headers))
+    watch = UsageWatch(call, costs=path in ANSWER_PATHS.values())
+    with watch:
+        reply = await caller.send(call, provider, path + query, body, passed_on(call.headers))
     if 300 <= reply.status < 400:
         await reply.aclose()
         raise broken_upstream(f"it answered {reply.status}, a redirect; check the base URL", provider.name)
     headers = {"content-type": JSON, **passed_back(reply.headers)}
     if reply.status < 300 and headers["content-type"].startswith("text/event-stream"):
-        body_writer = _relayed(call, reply, provider, keeper)
+        body_writer = _relayed(call, reply, provider, keeper, watch)
         return Answer(reply.status, headers, body_writer, registry.heartbeat(call.protocol))
     if reply.status >= 400:
         refusal = await read_refusal(reply, MAX_ANSWER_BYTES)
         return Answer(reply.status, headers, without_keys(refusal, provider, None))
-    said = without_keys(await read_and_close(reply, MAX_ANSWER_BYTES), provider, None)
-    watch = UsageWatch(call)
+    with watch:
+        said = without_keys(await read_and_close(reply, MAX_ANSWER_BYTES), provider, None)
     watch.document(said)
     if keeper is not None:
         keeper.document(said)
@@ -58,23 +65,28 @@ async def pass_through(
     return Answer(reply.status, headers, said)
 
 
-def _relayed(call: ClientCall, reply: UpstreamReply, provider: Provider, keeper: Keeper | None) -> StreamBody:
+def _relayed(
+    call: ClientCall, reply: UpstreamReply, provider: Provider, keeper: Keeper | None, watch: UsageWatch
+) -> StreamBody:
     keys = [key.encode() for key in provider.keys]
 
+    async def relay(write: Write) -> None:
+        async for data in reply.chunks():
+            if keeper is not None:
+                keeper.feed(data)
+                if b'"finish_reason":"' in data or b'"finish_reason": "' in data:  # now the client may answer
+                    call.record.state_failures += await keeper.keep()
+            for key in keys:
+                if key in data:
+                    data = data.replace(key, b"***")
+            await write(data)
+            watch.feed(data)
+
     async def write_all(write: Write) -> None:
-        watch = UsageWatch(call)
         try:
-            async with until(call.deadline):
-                async for data in reply.chunks():
-                    if keeper is not None:
-                        keeper.feed(data)
-                        if b'"finish_reason":"' in data or b'"finish_reason": "' in data:  # now the client may answer
-                            call.record.state_failures += await keeper.keep()
-                    for key in keys:
-                        if key in data:
-                            data = data.replace(key, b"***")
-                    await write(data)
-                    watch.feed(data)
+            with watch:
+                async with until(call.deadline):
+                    await relay(write)
         except BridgeError as error:
             call.record.fail(error)
             await write(registry.encode_stream_error(call.protocol, error))
@@ -88,14 +100,19 @@ def _relayed(call: ClientCall, reply: UpstreamReply, provider: Provider, keeper:
 
 
 class UsageWatch:
-    """Reads token counts from an answer on its way; whatever it cannot read is none of its business."""
+    """Reads token counts from an answer on its way; whatever it cannot read is none of its business.
 
-    def __init__(self, call: ClientCall) -> None:
+    Surrounds what the client waits for: if it leaves, what is known so far is counted, unless the call `costs` nothing.
+    """
+
+    def __init__(self, call: ClientCall, *, costs: bool) -> None:
         self._record = call.record
+        self._costs = costs
         self._protocol: ProtocolName = call.protocol
         self._sse: SseParser | None = SseParser()
         self._asked_bytes = len(call.body)
         self._events = 0
+        self._is_unfinished = False
 
     def feed(self, data: bytes) -> None:
         """A piece of a stream: only events that tell of usage are parsed."""
@@ -114,10 +131,28 @@ class UsageWatch:
         if self._record.usage is None and self._events:
             self._record.usage = Usage(self._asked_bytes // BYTES_PER_TOKEN, self._events, estimated=True)
 
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is asyncio.CancelledError and self._costs:
+            self._leave()
+
+    def _leave(self) -> None:
+        """Nobody waits for the end: what was told so far is as of the start, and each event is about a token."""
+        told = self._record.usage
+        if told is None:
+            self._record.usage = Usage(self._asked_bytes // BYTES_PER_TOKEN, self._events, estimated=True)
+        elif self._is_unfinished:
+            self._record.usage = replace(told, output_tokens=max(told.output_tokens, self._events), estimated=True)
+
     def document(self, data: bytes) -> None:
         try:
             said = orjson.loads(data)
             usage = registry.usage_of(self._protocol)(said, self._record.usage)
         except (AttributeError, TypeError, ValueError):
             return
+        self._is_unfinished = self._record.usage is None and self._protocol == "anthropic"  # another count follows
         self._record.usage = usage or self._record.usage

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
-    from bridge.canonical.events import StreamEvent
+    from bridge.canonical.events import StreamEvent, Usage
     from bridge.state.records import Found, Liveness, Origin, Recent, ToolRecord
 
 
@@ -54,6 +54,9 @@ class StreamDecoder(Protocol):
     def feed(self, data: bytes) -> list[StreamEvent]: ...
 
     def close(self) -> list[StreamEvent]: ...
+
+    def unfinished_usage(self) -> Usage | None:
+        """What an answer has used about which no end was told; None for one that ended, or that never began."""
 
 
 class StreamEncoder(Protocol):

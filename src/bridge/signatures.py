@@ -35,8 +35,8 @@ async def with_signatures(store: DocumentStore, call: ClientCall, body: bytes) -
     try:
         found = await store.get(list(keys))
         call.record.store_reads += 1
-    except BridgeError:
-        call.record.state_failures += 1
+    except BridgeError as error:
+        call.record.fail_state(error.message)
         found = {}
     kept = {told: orjson.loads(found[key]) for key, told in keys.items() if key in found}
     call.record.replayed_calls += len(kept)

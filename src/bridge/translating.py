@@ -213,14 +213,17 @@ class _Job:
                 async for batch in asked.events():
                     observed = keeper.observe(batch)
                     if observed and isinstance(observed[-1], MessageEnd):
+                        self.call.record.spend(observed[-1].usage)
                         await keeper.settle()
                     yield observed
             else:
-                observed = keeper.observe(unfold(await asked.message()))
+                message = await asked.message()
+                self.call.record.spend(message.end.usage)
+                observed = keeper.observe(unfold(message))
                 await keeper.settle()
                 yield observed
         finally:
-            await asked.reply.aclose()
+            await asked.aclose()
 
     def shown(self, batches: AsyncIterator[list[StreamEvent]]) -> AsyncIterator[list[StreamEvent]]:
         """The events with what the provider's own searches found."""
@@ -231,7 +234,7 @@ class _Job:
 
     def closing(self, asked: Asked) -> Callable[[], Awaitable[None]]:
         async def close() -> None:
-            await asked.reply.aclose()
+            await asked.aclose()
             await self.aclose()
 
         return close

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.exchange import MAX_STATE_ERROR
 from bridge.limits import counted_tokens
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Accounts:
 
     async def settle(self, record: Record) -> None:
         """Count what an answer used. Nothing is raised: the answer is out already."""
-        usage = record.usage
+        usage = record.used
         if usage is None:
             return
         noted = self._note(record, usage)
@@ -42,7 +43,10 @@ class Accounts:
         """How many lines of the ledger could not be written."""
         if self.ledger is None:
             return 0
-        return not await self.ledger.note(record.principal, record.provider, record.wire_model, usage)
+        if await self.ledger.note(record.principal, record.provider, record.wire_model, usage):
+            return 0
+        record.state_error = self.ledger.trouble[:MAX_STATE_ERROR]
+        return 1
 
     async def aclose(self) -> None:
         if self.ledger is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import orjson
 
@@ -60,8 +60,9 @@ class App:
             except BridgeError as error:
                 await response.whole(_refused(error, request, record))
                 return
-            async with _ClientWatch(receive):
+            async with _ClientWatch(receive) as watch:
                 await self._serve(edge, endpoint, request, record, response)
+            record.client_gone = watch.has_left
             await self._settle(edge, request, record)
 
     async def _settle(self, edge: Edge, request: HttpRequest, record: Record) -> None:
@@ -178,25 +179,26 @@ class _ClientWatch:
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
         self._worker: asyncio.Task[object] | None = None
-        self._has_left = False
+        self.has_left = False
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> Self:
         self._worker = asyncio.current_task()
         self._leaving = asyncio.ensure_future(_disconnect(self._receive))
         self._leaving.add_done_callback(self._left)
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool:
         worker, self._worker = self._worker, None
         self._leaving.cancel()
-        ended = self._has_left and worker is not None and worker.uncancel() == 0
+        ended = self.has_left and worker is not None and worker.uncancel() == 0
         return ended and kind is asyncio.CancelledError
 
     def _left(self, leaving: asyncio.Future[None]) -> None:
         if self._worker is not None and not leaving.cancelled():
             leaving.exception()  # a server that cannot tell has lost its client too
-            self._has_left = True
+            self.has_left = True
             self._worker.cancel()
 
 

@@ -64,6 +64,7 @@ _COUNTED = {
     "Reroutes": "rerouted",
     "Emulations": "emulations",
     "ToolCalls": "tool_call_count",
+    "ClientsGone": "client_gone",
     "DeadlineEndings": "deadline_endings",
     "StoreReads": "store_reads",
     "StoreWrites": "store_writes",
@@ -134,8 +135,8 @@ def model_family(model: str) -> str:
 def measured(record: Record, outcome: Outcome) -> dict[str, float]:
     """What one exchange adds to which metric, zeros left out."""
     values: dict[str, float] = dict(zip(_COUNTED, _read_counted(record), strict=True))
-    if record.usage is not None:
-        values.update(zip(_TOKENS, _read_tokens(record.usage), strict=True))
+    if record.used is not None:
+        values.update(zip(_TOKENS, _read_tokens(record.used), strict=True))
     if record.provider:
         values["Latency"] = outcome.latency_ms
         values["TimeToFirstToken"] = outcome.ttft_ms or 0

@@ -62,6 +62,8 @@ class _TerminalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = _one_line(super().format(record))
+        if record.levelno >= logging.WARNING:
+            line += f" level={record.levelname}"
         fields: dict[str, object] = getattr(record, "fields", {})
         line += "".join(
             _one_line(f" {name}={value}") for name, value in fields.items() if value not in ("", 0, None, (), False)
@@ -128,6 +130,8 @@ class Observer:
             "bridge.tools": {"calls": record.tool_call_count, "names": record.called_tools},
         }
         for name, values in steps.items():
+            if not any(values.values()):  # a step that was not taken
+                continue
             fields = {"trace_id": request.id, **values}
             self._logger.debug(name, extra={"step": fields} if self._as_json else {"fields": fields})
 
@@ -158,7 +162,7 @@ class Observer:
             return
         if self._logger.isEnabledFor(logging.DEBUG):
             self._diagnose(request, record)
-        usage = record.usage
+        usage = record.used
         fields = {
             "trace_id": request.id,
             "status": outcome.status,
@@ -193,6 +197,8 @@ class Observer:
             "repaired_calls": record.repaired_calls,
             "replayed_calls": record.replayed_calls,
             "state_failures": record.state_failures,
+            "state_error": record.state_error,
+            "client_gone": record.client_gone,
             "error_kind": record.error_kind,
         }
         message = f"{request.method} {request.path}"

@@ -99,11 +99,13 @@ class DynamoDbTable:
 
     def failure(self, code: str) -> BridgeError:
         if code == "ResourceNotFoundException":
-            return BridgeError(ErrorKind.API, f"the state table {self.name!r} does not exist (STATE_TABLE)")
+            text = f"the state table {self.name!r} does not exist (STATE_TABLE)"
+            return BridgeError(ErrorKind.API, text, retryable=False)
         if code == "NoRegionError":
-            return BridgeError(ErrorKind.API, "no AWS region is set (AWS_DEFAULT_REGION)")
+            return BridgeError(ErrorKind.API, "no AWS region is set (AWS_DEFAULT_REGION)", retryable=False)
         if code in _REFUSED:
-            return BridgeError(ErrorKind.API, f"the state table {self.name!r} may not be used ({code})")
+            text = f"the state table {self.name!r} may not be used ({code})"
+            return BridgeError(ErrorKind.API, text, retryable=False)
         reason = "is throttled" if code in _THROTTLED else "does not answer"
         return BridgeError(ErrorKind.OVERLOADED, f"the state store {reason} ({code}); try again")
 

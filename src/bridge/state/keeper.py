@@ -65,8 +65,8 @@ class AnswerKeeper:
         if self.turn is not None:
             try:
                 await self.turn.keep(self.rendering)
-            except BridgeError:
-                self.record.state_failures += 1
+            except BridgeError as error:
+                self.record.fail_state(error.message)
 
     async def give_up(self) -> None:
         if self.turn is not None:

@@ -92,10 +92,10 @@ class ToolMemory:
         started = time.monotonic()
         try:
             found = await self.store.load(wanted)
-        except BridgeError:
+        except BridgeError as error:
             if orphans:
                 raise
-            self.record.state_failures += 1  # only data to replay is missing: the provider can do without
+            self.record.fail_state(error.message)  # only data to replay is missing: the provider can do without
             return Found()
         finally:
             self.record.store_read_ms += (time.monotonic() - started) * 1000
@@ -130,8 +130,8 @@ class ToolMemory:
         started = time.monotonic()
         try:
             self.record.conflicts += await self.store.save(partition, records, self._known.get(partition), origin)
-        except BridgeError:
-            self.record.state_failures += 1
+        except BridgeError as error:
+            self.record.fail_state(error.message)
         finally:
             self.record.store_write_ms += (time.monotonic() - started) * 1000
 
@@ -172,7 +172,8 @@ class ToolKeeper:
         """Wait for the saves under way, not for ever: an answer is worth more than its memory (FR5.4)."""
         if self._saving is not None:
             _, late = await asyncio.wait({self._saving}, timeout=SAVE_SECONDS)
-            self.memory.record.state_failures += len(late)
+            if late:
+                self.memory.record.fail_state(f"the store has not answered within {SAVE_SECONDS:g} s")
 
     def _observe(self, event: StreamEvent) -> StreamEvent:
         match event:

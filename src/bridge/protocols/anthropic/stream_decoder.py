@@ -10,6 +10,7 @@ OPEN was cut off and says so.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, Usage
@@ -100,6 +101,15 @@ class MessagesStreamDecoder:
         elif self._state not in _OVER:
             self._fail(self._broken("the stream was cut off before the answer was complete"), out)
         return out
+
+    def unfinished_usage(self) -> Usage | None:
+        if self._state is _State.ENDED or (self._state is _State.FAILED and not self._answer.characters):
+            return None
+        estimated = self._estimated_usage()
+        if self._usage is None:
+            return estimated
+        output = max(self._usage.output_tokens, estimated.output_tokens)  # what was told so far is as of the start
+        return replace(self._usage, output_tokens=output, estimated=True)
 
     def feed_event(self, event: WireObject, out: list[StreamEvent]) -> None:
         """Take one parsed event."""

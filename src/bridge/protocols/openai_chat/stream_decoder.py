@@ -102,6 +102,11 @@ class ChatStreamDecoder:
             self._fail(self._broken("the stream was cut off before the answer was complete"), out)
         return out
 
+    def unfinished_usage(self) -> Usage | None:
+        if self._state is _State.ENDED or (self._state is _State.FAILED and not self._characters):
+            return None
+        return self._usage or self._estimated_usage()
+
     def feed_chunk(self, chunk: WireObject, out: list[StreamEvent]) -> None:
         """Take one parsed chunk."""
         if self._state in _OVER:

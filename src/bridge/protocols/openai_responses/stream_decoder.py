@@ -119,6 +119,11 @@ class ResponsesStreamDecoder:
             self._fail(self._broken("the stream was cut off before the answer was complete"), out)
         return out
 
+    def unfinished_usage(self) -> Usage | None:
+        if self._state is _State.ENDED or (self._state is _State.FAILED and not self._telling.blocks.characters):
+            return None
+        return self._usage({})
+
     def feed_event(self, event: WireObject, out: list[StreamEvent]) -> None:
         """Take one parsed event."""
         if self._state in _OVER:
