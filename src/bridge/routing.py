@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _PREFERENCE: tuple[ProviderName, ...] = ("anthropic", "openai", "openrouter", "gemini")
 _OPENAI_FAMILY = ("gpt-*", "o1*", "o3*", "o4*", "chatgpt-*", "text-embedding-*")
 _TIERS = ("opus", "sonnet", "haiku")
+BY_DEFAULT = "the default provider"
+"""Why a model goes where it goes, if its name tells nothing."""
+_CLAUDE_WITHOUT_RULE = "claude model without an Anthropic key: the default provider"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ def route(table: RoutingTable, model: str, hints: RouteHints | None = None) -> R
 def explain(table: RoutingTable, model: str, client: str | None, credential: str | None) -> JsonObject:
     """Where a model would go and why, without a secret in it."""
     if not model:
-        raise invalid_request("model: say which one, as in /v1/route?model=gpt-5")
+        raise invalid_request("model: say which one, such as gpt-5")
     speaks = next((name for name in PROTOCOL_NAMES if name == (client or "anthropic")), None)
     if speaks is None:
         raise invalid_request(f"client: takes one of {', '.join(PROTOCOL_NAMES)}")
@@ -85,6 +88,12 @@ def explain(table: RoutingTable, model: str, client: str | None, credential: str
         "configured": provider.configured,
         "key": key,
     }
+
+
+def lacks_rule(table: RoutingTable, model: str) -> bool:
+    """True for a Claude name that goes as it is to a provider without Claude models; OpenRouter has them."""
+    found = route(table, model)
+    return found.reason == _CLAUDE_WITHOUT_RULE and found.provider.name != "openrouter"
 
 
 def _by_header(table: RoutingTable, model: str, provider: str | None) -> Route | None:
@@ -137,7 +146,7 @@ def _by_family(table: RoutingTable, model: str) -> Route:
     providers, default = table.providers, _default_provider(table)
     if model.startswith("claude"):
         if not providers["anthropic"].configured and default != "anthropic":
-            return _to(table, default, model, "claude model without an Anthropic key: the default provider")
+            return _to(table, default, model, _CLAUDE_WITHOUT_RULE)
         return _to(table, "anthropic", model, "claude model")
     if any(fnmatchcase(model, pattern) for pattern in _OPENAI_FAMILY):
         if not providers["openai"].configured and providers["openrouter"].configured:
@@ -145,7 +154,7 @@ def _by_family(table: RoutingTable, model: str) -> Route:
         return _to(table, "openai", model, "OpenAI model")
     if model.startswith("gemini-"):
         return _to(table, "gemini", model, "Gemini model")
-    return _to(table, default, model, "the default provider")
+    return _to(table, default, model, BY_DEFAULT)
 
 
 def _to(table: RoutingTable, name: ProviderName, model: str, reason: str) -> Route:

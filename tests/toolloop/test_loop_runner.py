@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ from bridge.protocols.anthropic.render_response import render_response
 from bridge.toolloop import running
 from bridge.toolloop.execution import Claim, InMemoryExecutionLog
 from bridge.toolloop.loop import LoopLimits
-from bridge.toolloop.runner import ToolLoop, run_loop
+from bridge.toolloop.runner import ToolLoop
 from bridge.toolloop.tools import McpCall, ToolOutput, failed
 
 if TYPE_CHECKING:
@@ -340,11 +341,13 @@ def test_cancelling_the_answer_cancels_the_tools_that_run() -> None:
 
         seen: list[StreamEvent] = []
 
-        async def emit(batch: list[StreamEvent]) -> None:
-            seen.extend(batch)
+        async def read_on() -> None:
+            async with aclosing(loop_of(tool("look", hang)).events(REQUEST, model)) as batches:
+                async for batch in batches:
+                    seen.extend(batch)
 
         model = Model([answer(call(1), call(2))])
-        task = asyncio.create_task(run_loop(REQUEST, model, by_name(tool("look", hang)), emit))
+        task = asyncio.create_task(read_on())
         await asyncio.wait_for(started.wait(), 5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -37,12 +37,6 @@ def declare_client_tools(request: Request) -> Request:
     return replace(request, tools=tools, unread=tuple(dict.fromkeys((*request.unread, *unread))))
 
 
-def server_run_tools(request: Request) -> tuple[str, ...]:
-    """Types of the request's tools that Anthropic itself would run, each once, in order."""
-    types = [tool.type for tool in request.tools if isinstance(tool, ServerTool)]
-    return tuple(dict.fromkeys(name for name in types if not name.startswith(RUN_BY_CLIENTS)))
-
-
 def _is_known(tool: Tool | ServerTool) -> bool:
     return isinstance(tool, ServerTool) and tool.type.startswith(RUN_BY_CLIENTS) and tool.type in _table()["types"]
 

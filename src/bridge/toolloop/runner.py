@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
@@ -14,7 +14,7 @@ from bridge.canonical.fold import UnfinishedMessageError
 from bridge.canonical.request import Request
 from bridge.errors import BridgeError, ErrorKind
 from bridge.toolloop.blocks import shown_result
-from bridge.toolloop.execution import CallKeys, InMemoryExecutionLog
+from bridge.toolloop.execution import CallKeys
 from bridge.toolloop.loop import Ask, Finish, LoopLimits, LoopState, Run, next_action
 from bridge.toolloop.rounds import RoundReader
 from bridge.toolloop.running import BEGUN_SECONDS, ToolRunner
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from bridge.toolloop.tools import BridgeTool, ToolOutput
 
 AskModel: TypeAlias = Callable[[Request], AsyncIterator[list[StreamEvent]]]
-Emit: TypeAlias = Callable[[list[StreamEvent]], Awaitable[None]]
 
 CUT_OFF = "not run: the answer that made this call was cut off"
 
@@ -81,23 +80,6 @@ class ToolLoop:
             WholeBlock(shown_result(call.id, self.tools[call.name].shape, output))
             for call, output in zip(calls, outputs, strict=True)
         ]
-
-
-async def run_loop(
-    request: Request,
-    ask: AskModel,
-    tools: Mapping[str, BridgeTool],
-    emit: Emit,
-    *,
-    log: ExecutionLog | None = None,
-    scope: str = "",
-    limits: LoopLimits | None = None,
-) -> None:
-    """Emit the events of the one message that answers a request; cancelling it cancels the tools that run."""
-    loop = ToolLoop(tools, log or InMemoryExecutionLog(), scope, limits or LoopLimits())
-    async with aclosing(loop.events(request, ask)) as batches:
-        async for batch in batches:
-            await emit(batch)
 
 
 async def _answer(

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject
     from bridge.protocols.openai_responses.parse_tools import Toolbox
 
-_EMPTY = frozenset({"type", "id", "status"})
 _WITHOUT_LOSS_OF_WORDS = frozenset({"web_search_call"})
 """Items that tell of what a provider did on its way; the words that came of it stand in the messages."""
 _REFUSALS = {
