@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
+import subprocess
+import sys
 from base64 import b64encode
+from contextlib import contextmanager
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
 
 FILE = Path(handler.page.__file__).with_name("page.html")
 TOKENS = "admin:admin-token,laptop:laptop-token"
+WANTED, OPEN, INSIDE = (f"body[data-access={state}]" for state in ("wanted", "open", "inside"))
+SILENT = "The bridge does not answer. Is it running?"
 
 
 def policy(answer: httpx2.Response) -> dict[str, str]:
@@ -71,6 +78,10 @@ def test_the_file_takes_nothing_from_elsewhere_and_builds_no_markup() -> None:
     assert re.findall(r"<[^>]+\s(?:on\w+|style)=", text) == []
 
 
+def test_the_file_names_the_version() -> None:
+    assert f'<span id="version">{version("toolbridge")}</span>' in FILE.read_text("utf-8")
+
+
 def test_head_is_answered_with_or_without_the_page(upstream: ScriptedUpstream, tmp_path: Path, bridge: str) -> None:
     assert httpx2.head(bridge).status_code == 200
     with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url, PAGE="off") as url:
@@ -80,8 +91,8 @@ def test_head_is_answered_with_or_without_the_page(upstream: ScriptedUpstream, t
     assert "PAGE=off" in answer.json()["error"]["message"]
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def _chromium() -> Iterator[Any]:
     """The system's Chromium, driven by Playwright."""
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if program is None:
@@ -90,6 +101,14 @@ def browser() -> Iterator[Any]:
         chromium = driver.chromium.launch(executable_path=program, args=["--no-sandbox"])
         yield chromium
         chromium.close()
+
+
+@pytest.fixture
+def browser(_chromium: Any) -> Iterator[Any]:
+    """A browser in which nothing is left of earlier tests."""
+    yield _chromium
+    for context in _chromium.contexts:
+        context.close()
 
 
 def opened_page(browser: Any, url: str, **context: Any) -> tuple[Any, list[str]]:
@@ -110,7 +129,7 @@ def test_a_browser_shows_health_usage_and_routes(bridge: str, browser: Any, sche
         ask = {"model": f"openai/{model}", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
         assert httpx2.post(f"{bridge}/v1/messages", json=ask, headers={"x-api-key": "laptop-token"}).status_code == 200
     page, complaints = opened_page(browser, bridge, color_scheme=scheme, viewport={"width": width, "height": 800})
-    page.wait_for_selector("#access-state.bad")
+    page.wait_for_selector(f"{WANTED} #token:focus")
     complaints.clear()  # the browser's own line about the 401
     page.keyboard.type("admin-token")
     page.keyboard.press("Enter")
@@ -122,35 +141,248 @@ def test_a_browser_shows_health_usage_and_routes(bridge: str, browser: Any, sche
         f"openai/{hostile}",
     }
     assert page.query_selector_all("#usage-rows svg rect.input")
-    assert "everybody" in page.inner_text("#usage-total")
+    assert re.fullmatch(
+        r"2 requests of everybody, \d+ tokens, (at least|less than|about) .* USD\.", page.inner_text("#usage-state")
+    )
     assert page.input_value("#token") == "", "the token is not left in the field"
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for cell in page.query_selector_all("#usage-rows td"):
+        box = cell.bounding_box()
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width, "in sight without scrolling sideways"
     assert bridge in page.inner_text("#snippets")
     assert "admin-token" not in page.content()
+    assert complaints == []
     page.click("#forget")
+    page.wait_for_selector(WANTED)
     assert page.evaluate("sessionStorage.length") == 0
     assert page.query_selector_all("#usage-rows tr") == []
-    assert complaints == []
 
 
 def test_a_bridge_without_tokens_on_this_machine_lets_the_page_in(bridge_url: str, browser: Any) -> None:
     page, complaints = opened_page(browser, bridge_url)
-    page.wait_for_selector("#access-state.good")
+    page.wait_for_selector(OPEN)
+    assert page.is_hidden("#token")
     page.fill("#model", "openai/gpt-x")
     page.press("#model", "Enter")
     page.wait_for_selector("#route-rows td:text-is('gpt-x')")
+    assert "translated from Anthropic Messages" in page.inner_text("#route-rows")
     assert complaints == []
 
 
-def test_a_wrong_token_is_not_kept(bridge: str, browser: Any) -> None:
+def test_before_a_token_is_typed_nothing_is_wrong(bridge: str, browser: Any) -> None:
     page, _ = opened_page(browser, bridge)
-    page.wait_for_selector("#access-state.bad")
-    page.fill("#token", "a-wrong-token")
+    page.wait_for_selector(WANTED)
+    assert (page.inner_text("#access-state"), page.get_attribute("#access-state", "class")) == (
+        "The bridge wants its token.",
+        "quiet",
+    )
+    assert page.is_hidden("#usage-title")
+
+
+@pytest.mark.parametrize("token", ["a-wrong-token", "admin:admin-token"])
+def test_a_wrong_token_is_not_kept_and_the_page_says_what_to_type(bridge: str, browser: Any, token: str) -> None:
+    page, _ = opened_page(browser, bridge)
+    page.wait_for_selector(WANTED)
+    page.fill("#token", token)
     with page.expect_response("**/v1/route*") as asked:
         page.press("#token", "Enter")
-    assert (asked.value.status, asked.value.request.headers["x-worker-token"]) == (401, "a-wrong-token")
-    page.wait_for_selector("#token:focus")
+    assert (asked.value.status, asked.value.request.headers["x-worker-token"]) == (401, token)
+    page.wait_for_selector("#access-state.bad")
+    assert page.inner_text("#access-state").startswith("That token was refused.")
+    assert "the part after the colon" in page.inner_text("#access-state")
     assert page.evaluate("sessionStorage.length") == 0
+    page.keyboard.type("admin-token")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(INSIDE)
+
+
+def test_what_cannot_be_a_token_is_not_sent(bridge: str, browser: Any) -> None:
+    page, _ = opened_page(browser, bridge)
+    page.wait_for_selector(WANTED)
+    page.fill("#token", "ключ")
+    page.press("#token", "Enter")
+    page.wait_for_selector("#access-state:has-text('characters that no token has')")
+    assert page.inner_text("#health-state") == "It answers"
+
+
+# --- health -------------------------------------------------------------------------------------
+
+
+def test_a_bridge_that_stopped_is_said_to_be_silent_by_the_next_call(
+    upstream: ScriptedUpstream, tmp_path: Path, browser: Any
+) -> None:
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url) as url:
+        page, _ = opened_page(browser, url)
+        page.wait_for_selector("#route-rows tr")
+        page.wait_for_selector("#health-state.good")
+        assert re.fullmatch(r"It answers in \d+ ms", page.inner_text("#health"))
+    page.click("#route button")
+    page.wait_for_selector("#health-state.bad")
+    assert page.inner_text("#health-state") == page.inner_text("#route-state") == SILENT
+    assert page.query_selector_all("#route-rows tr") == []
+    assert page.is_visible("#stale")
+
+
+def test_without_a_touch_the_page_notices_that_the_bridge_is_silent_and_that_it_is_back(
+    bridge_url: str, browser: Any
+) -> None:
+    page, _ = opened_page(browser, bridge_url)
+    page.wait_for_selector("#route-rows tr")
+    page.wait_for_selector("#health-state.good")
+    page.context.set_offline(True)
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.wait_for_selector("#health-state.bad")
+    page.context.set_offline(False)
+    with page.expect_response("**/v1/usage*"):
+        page.wait_for_selector("#health-state.good", timeout=15_000)
+    assert page.is_hidden("#stale")
+
+
+# --- usage --------------------------------------------------------------------------------------
+
+
+def test_usage_follows_its_choices_at_once(bridge: str, browser: Any) -> None:
+    ask = {"model": "openai/gpt-4.1", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    assert httpx2.post(f"{bridge}/v1/messages", json=ask, headers={"x-api-key": "laptop-token"}).status_code == 200
+    page, _ = entered_page(browser, bridge, "admin-token")
+    page.wait_for_selector("#usage-rows td:text-is('openai/gpt-4.1')")
+    with page.expect_response("**/v1/usage*") as asked:
+        page.select_option("#group", "principal")
+    assert len(set(re.findall(r"\d{4}-\d\d-\d\d", asked.value.url))) == 2, "a week, as the API has it"
+    page.wait_for_selector("#usage-rows td:text-is('laptop')")
+    with page.expect_response("**/v1/usage*") as asked:
+        page.select_option("#days", "1")
+    assert len(set(re.findall(r"\d{4}-\d\d-\d\d", asked.value.url))) == 1
+
+
+COSTS: dict[tuple[float, bool], tuple[str, str]] = {
+    (0.0, True): ("0", "0 USD"),
+    (0.0, False): ("no price", "no price is known"),
+    (0.0004, True): ("< 0.01", "less than 0.01 USD"),
+    (0.0004, False): ("≥ 0.0004", "at least 0.0004 USD"),
+    (1234.5, True): ("1,234.50", "about 1,234.50 USD"),
+    (1234.5, False): ("≥ 1,234.50", "at least 1,234.50 USD"),
+}
+
+
+def test_costs_are_shown_as_people_write_them(bridge_url: str, browser: Any) -> None:
+    page, _ = opened_page(browser, bridge_url)
+    page.wait_for_selector("#usage-state:not(:empty)")
+    shown, report = {}, dict[str, Any]()
+    page.route("**/v1/usage*", lambda route: route.fulfill(json=report))
+    for cost, priced in COSTS:
+        names = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+        sums = {"requests": 1, "cost_usd": cost, "priced": priced} | dict.fromkeys(names, 1)
+        row = sums | {"day": "2026-11-18", "principal": "local", "provider": "openai", "model": "gpt-x"}
+        report |= {"principal": "local", "rows": [row], "total": sums}
+        page.select_option("#days", "1" if page.input_value("#days") == "7" else "7")
+        page.wait_for_selector(f"#usage-state:has-text('{COSTS[cost, priced][1]}')")
+        total = page.inner_text("#usage-state").removeprefix("1 request without a key, 4 tokens, ").removesuffix(".")
+        shown[cost, priced] = (page.inner_text("#usage-rows td.cost"), total)
+    assert shown == COSTS
+
+
+def test_forgetting_a_key_shows_again_what_is_there_without_one(
+    bridge_url: str, upstream: ScriptedUpstream, browser: Any
+) -> None:
+    upstream.script = [{"reply": {"chat": {"text": "Hi"}}}]
+    ask = {"model": "openai/gpt-x", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    assert httpx2.post(f"{bridge_url}/v1/messages", json=ask).status_code == 200
+    page, complaints = opened_page(browser, bridge_url)
+    page.wait_for_selector("#usage-state:has-text('without a key')")
+    look_with(page, "never-used")
+    page.wait_for_selector("#usage-state:has-text('Nothing was used on these days with this key.')")
+    page.click("#forget")
+    page.wait_for_selector("#usage-rows tr")
+    assert "without a key" in page.inner_text("#usage-state")
+    assert complaints == []
+
+
+def look_with(page: Any, key: str) -> None:
+    page.wait_for_selector(OPEN)
+    page.click("#look")
+    page.fill("#token", key)
+    page.press("#token", "Enter")
+    page.wait_for_selector(INSIDE)
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+
+def snippets(page: Any) -> str:
+    return str(page.evaluate("Array.from(document.querySelectorAll('#snippets pre'), one => one.textContent).join()"))
+
+
+def test_snippets_need_no_token_where_the_bridge_needs_none(bridge_url: str, bridge: str, browser: Any) -> None:
+    page, _ = opened_page(browser, bridge_url)
+    page.wait_for_selector("#snippets-note:has-text('any word')")
+    assert "$BRIDGE_TOKEN" not in snippets(page)
+    page, _ = opened_page(browser, bridge)
+    page.wait_for_selector("#snippets-note:has-text('export BRIDGE_TOKEN')")
+    assert "$BRIDGE_TOKEN" in snippets(page)
+
+
+def test_snippets_ask_for_the_model_that_was_asked_for_unless_a_shell_would_run_it(
+    bridge_url: str, browser: Any
+) -> None:
+    page, _ = opened_page(browser, bridge_url)
+    page.wait_for_selector("#models option", state="attached")
+    for name in ("openai/gpt-x", "openai/$(reboot)"):
+        page.fill("#model", name)
+        page.press("#model", "Enter")
+        page.wait_for_selector(f"#route-rows td:text-is({name.removeprefix('openai/')!r})")
+        assert "--model openai/gpt-x" in snippets(page)
+        assert "reboot" not in snippets(page)
+
+
+@pytest.mark.parametrize(
+    ("listed", "rules", "example"),
+    [
+        (["text-embedding-9", "llama3:8b"], "{}", "openai/llama3:8b"),
+        (["llama3:8b", "claude-sonnet-9"], "{}", "claude-sonnet-9"),
+        (["llama3:8b"], '{"claude-*": "openai/llama3:8b"}', "claude-sonnet-5-5"),
+        ([], "{}", "claude-sonnet-5-5"),
+    ],
+    ids=["one that talks", "one of Claude's names first", "a name that a rule maps", "none is listed"],
+)
+def test_the_example_is_a_model_that_the_bridge_has(
+    upstream: ScriptedUpstream, tmp_path: Path, browser: Any, listed: list[str], rules: str, example: str
+) -> None:
+    models = {"object": "list", "data": [{"id": name, "created": 9 - at} for at, name in enumerate(listed)]}
+    upstream.script = [{"when": {"path": "*/models"}, "reply": {"json": models}}]
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url, MODEL_MAP=rules) as url:
+        page, complaints = opened_page(browser, url)
+        count = "count => document.querySelectorAll('#models option').length === count"
+        page.wait_for_function(count, arg=len(listed))
+        page.wait_for_selector(f"#snippets pre:has-text('{example}')", state="attached")
+        assert page.input_value("#model") == example
+    assert complaints == []
+
+
+@contextmanager
+def demo_bridge(folder: Path) -> Iterator[str]:
+    """`bridge serve` with nothing configured."""
+    command = [str(Path(sys.executable).with_name("bridge")), "serve", "--port", "0"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder)}
+    process = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    try:
+        lines = (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stdout)
+        yield next(found.group() for found in lines if found)
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+
+
+def test_where_the_demo_model_answers_the_page_says_so(tmp_path: Path, bridge_url: str, browser: Any) -> None:
+    with demo_bridge(tmp_path) as url:
+        page, complaints = opened_page(browser, url)
+        page.wait_for_selector("#demo")
+        page.wait_for_function("document.getElementById('model').value === 'demo'")
+        assert complaints == []
+    page, _ = opened_page(browser, bridge_url)
+    page.wait_for_selector("#route-rows tr")
+    assert page.is_hidden("#demo")
 
 
 # --- conversations ------------------------------------------------------------------------------
@@ -182,11 +414,11 @@ def talk(url: str, name: str, headers: dict[str, str]) -> None:
 
 def entered_page(browser: Any, url: str, token: str, **context: Any) -> tuple[Any, list[str]]:
     page, complaints = opened_page(browser, url, **context)
-    page.wait_for_selector("#access-state.bad")
+    page.wait_for_selector(WANTED)
     complaints.clear()  # the browser's own line about the 401
     page.fill("#token", token)
     page.press("#token", "Enter")
-    page.wait_for_selector("#access-state.good")
+    page.wait_for_selector(INSIDE)
     return page, complaints
 
 
@@ -208,9 +440,10 @@ def test_a_browser_lists_ones_own_conversations(talking_bridge: str, browser: An
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     button = page.query_selector(f"{ROW} button").bounding_box()
     assert 0 <= button["x"] <= button["x"] + button["width"] <= width, "in reach without scrolling sideways"
-    page.click("#forget")
-    assert shown_ids(page) == []
     assert complaints == []
+    page.click("#forget")
+    page.wait_for_selector(WANTED)
+    assert shown_ids(page) == []
 
 
 @pytest.mark.req("FR6.3")
@@ -229,15 +462,20 @@ def test_a_conversation_is_terminated_by_keyboard_after_a_question(talking_bridg
     page.wait_for_selector("#ending-no:focus")
     page.keyboard.press("Enter")
     page.wait_for_selector("#ending:not([open])", state="attached")
-    assert asked == [], "whoever backs out or presses Enter twice ends nothing"
+    assert [call for call in asked if "conversations" in call] == [], (
+        "whoever backs out or presses Enter twice ends nothing"
+    )
     page.keyboard.press("Enter")
     page.wait_for_selector("#ending-no:focus")
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector("#talks-state.good")
-    assert asked == [f"POST /v1/conversations/{quote(LONG_ID)}/terminate", "GET /v1/conversations"]
+    assert [call for call in asked if "conversations" in call] == [
+        f"POST /v1/conversations/{quote(LONG_ID)}/terminate",
+        "GET /v1/conversations",
+    ]
     assert shown_ids(page) == ["first"]
-    assert page.inner_text("#talks-state") == f"Terminated: {LONG_ID}. Deleted items: 3."
+    assert page.inner_text("#talks-state") == f"Terminated: {LONG_ID}. Its tool calls are forgotten."
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.wait_for_selector("#talks-title:focus")
     assert complaints == []
@@ -257,7 +495,7 @@ def test_what_fails_with_conversations_is_said_beside_them(talking_bridge: str, 
     path = "**/v1/conversations" if failing == "list" else "**/v1/conversations/*/terminate"
     page.route(path, lambda route: route.fulfill(status=529, json=error))
     if failing == "list":
-        page.click("#talks button")
+        page.click("#talks-refresh")
     else:
         page.click(f"{ROW} button")
         page.click("#ending-yes")
@@ -265,7 +503,7 @@ def test_what_fails_with_conversations_is_said_beside_them(talking_bridge: str, 
     assert "the state store is throttled" in page.inner_text("#talks-state")
     assert shown_ids(page) == ([] if failing == "list" else [LONG_ID, "first"])
     assert page.is_hidden("#ending")
-    assert page.inner_text("#access-state") == "The bridge lets you in."
+    assert page.inner_text("#health-state") == "It answers", "which an error is, too"
 
 
 @pytest.mark.req("PRINCIPAL")
@@ -275,9 +513,30 @@ def test_a_bridge_without_tokens_shows_what_the_client_with_a_key_did(
     upstream.script = [{"reply": {"chat": {"tool_calls": [{"name": "look", "arguments": {}}]}}}]
     talk(bridge_url, "of-this-client", {"x-api-key": "a-key-of-mine"})
     page, complaints = opened_page(browser, bridge_url)
-    page.wait_for_selector("#access-state.good")
-    page.fill("#token", "a-key-of-mine")
-    page.press("#token", "Enter")
+    look_with(page, "a-key-of-mine")
     page.wait_for_selector(ROW)
     assert shown_ids(page) == ["of-this-client"]
+    assert complaints == []
+
+
+@pytest.mark.req("NFR5")
+@pytest.mark.parametrize(("width", "few"), [(1100, 20), (375, 8)])
+def test_a_page_of_conversations_comes_first_and_the_others_on_demand(
+    upstream: ScriptedUpstream, tmp_path: Path, browser: Any, width: int, few: int
+) -> None:
+    upstream.script = [{"reply": {"chat": {"tool_calls": [{"name": "look", "arguments": {}}]}}}]
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url) as url:
+        for number in range(22):
+            talk(url, f"number-{number}", {})
+        page, complaints = opened_page(browser, url, viewport={"width": width, "height": 800})
+        page.wait_for_selector(ROW)
+        assert len(shown_ids(page)) == few
+        heights = [row.bounding_box()["height"] for row in page.query_selector_all(ROW)]
+        assert max(heights) < 120, "cards of a phone are small"
+        page.focus("#talks-more")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"{ROW}:nth-child({few + 1}) button:focus")
+        assert len(shown_ids(page)) == 22
+        assert page.is_hidden("#talks-more")
+        assert page.inner_text(f"{ROW}:first-child td:nth-child(4)") in {"now", "1 min ago"}
     assert complaints == []
