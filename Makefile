@@ -63,8 +63,8 @@ audit: .tools/audit/.ready ## Look for known weaknesses in the code and in what 
 	.tools/audit/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/lambda-tracing.lock
 
 .PHONY: requirements
-requirements: .venv/.ready ## Print which tests hold each requirement id
-	.venv/bin/python scripts/requirements.py
+requirements: .venv/.ready ## Count the tests of each requirement id (REQ=FR1.1 lists those of one, REQ=all of all)
+	@.venv/bin/python scripts/requirements.py $(REQ)
 
 .PHONY: settings
 settings: .venv/.ready ## Write docs/settings.md from the settings themselves
@@ -90,11 +90,16 @@ SAM_CONFIG ?= samconfig.local.toml
 # A CPython of Lambda's version that compiles the .pyc files; looked for when not given.
 LAMBDA_PYTHON ?=
 
+# What to do with a package that is built; `make deploy` does it at once.
+NEXT := make deploy
+
 export SAM_CLI_TELEMETRY := 0
 
 .PHONY: build
 build: $(UV) .tools/sam/.ready ## Build the Lambda package into .aws-sam/build without Docker (ARCH=, WITH_TOOLS=1 for MCP and web_fetch, WITH_TRACING=1)
+	$(if $(filter arm64 x86_64,$(ARCH)),,$(error ARCH takes arm64 or x86_64, not '$(ARCH)'))
 	ARCH=$(ARCH) LAMBDA_PYTHON="$(LAMBDA_PYTHON)" WITH_TOOLS="$(WITH_TOOLS)" WITH_TRACING="$(WITH_TRACING)" $(SAM) build --parameter-overrides Architecture=$(ARCH)
+	@$(if $(NEXT),echo 'sam is $(SAM) here; next: $(NEXT)')
 
 # What `sam build` runs (template.yaml: BuildMethod makefile), with ARTIFACTS_DIR set.
 .PHONY: build-BridgeFunction
@@ -110,7 +115,7 @@ validate: .tools/sam/.ready ## Check template.yaml with cfn-lint
 deploy: $(UV) .tools/sam/.ready ## Build and deploy to AWS; the first time it asks for the parameters
 	@test -f $(SAM_CONFIG) || cp samconfig.toml $(SAM_CONFIG)
 	@arch=$$(sed -n 's/.*Architecture=[\\"]*\([a-z0-9_]*\).*/\1/p' $(SAM_CONFIG)); \
-	$(MAKE) --no-print-directory build ARCH=$${arch:-$(ARCH)}; \
+	$(MAKE) --no-print-directory build ARCH=$${arch:-$(ARCH)} NEXT=; \
 	if grep -q '^parameter_overrides' $(SAM_CONFIG); \
 	then $(SAM) deploy --config-file $(SAM_CONFIG); \
 	else echo 'Enter takes a default. "Function Url has no authentication. Is this okay?" takes y: the bridge checks its own token.'; \

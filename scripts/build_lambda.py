@@ -133,7 +133,7 @@ def compile_bytecode(target: Path, plan: Plan) -> str:
     if plan.compiler is None:
         return (
             f"none, because no CPython {plan.version} was found here; Lambda compiles at each cold start. "
-            f"`uv python install {plan.version}` or `make build LAMBDA_PYTHON=…` changes that"
+            f"`.tools/uv/bin/uv python install {plan.version}` or `make build LAMBDA_PYTHON=…` changes that"
         )
     # unchecked-hash: zip rounds modification times, and a check would read every source anyway.
     # -s/-p: the paths in the bytecode are Lambda's, not this machine's.

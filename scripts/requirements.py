@@ -1,16 +1,23 @@
-"""Prints which tests hold each requirement of docs/requirements.md: `make requirements`."""
+"""Prints how many tests hold each requirement of docs/requirements.md, and which: `make requirements`, `REQ=FR1.1`."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections import defaultdict
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "requirements.md"
+COLUMNS = 5
 
 
 class Collector:
@@ -59,19 +66,39 @@ def problems(page: str, tested: set[str]) -> list[str]:
     return [f"{what}: {', '.join(sorted(names))}" for what, names in told.items() if names]
 
 
-def main() -> int:
-    collector = Collector()
-    code = pytest.main(["--collect-only", "-qq", "--no-header", "-m", "", str(ROOT / "tests")], plugins=[collector])
-    if code:
-        return int(code)
+def summary(ids: list[str], tests: Mapping[str, set[str]]) -> str:
+    """The requirements in columns, each with how many tests it has."""
+    held = sum(bool(tests.get(requirement)) for requirement in ids)
+    cells = [f"{requirement:10} {len(tests.get(requirement, ())):4}" for requirement in ids]
+    rows = ["    ".join(cells[start : start + COLUMNS]) for start in range(0, len(cells), COLUMNS)]
+    return "\n".join(
+        [f"{held} of {len(ids)} requirements have tests; REQ=<id> lists those of one, REQ=all of all", *rows]
+    )
+
+
+def details(ids: list[str], tests: Mapping[str, set[str]]) -> str:
+    """Each requirement with the names of its tests."""
+    return "\n\n".join(
+        "\n  ".join([requirement, *(sorted(tests.get(requirement, ())) or ["-- no test --"])]) for requirement in ids
+    )
+
+
+def main(asked: list[str]) -> int:
     page = PAGE.read_text("utf-8")
     ids = known_ids(page)
-    for requirement in ids:
-        print(f"\n{requirement}")
-        for test in sorted(collector.tests.get(requirement, ())) or ["-- no test --"]:
-            print(f"  {test}")
-    held = sum(requirement in collector.tests for requirement in ids)
-    print(f"\n{held} of {len(ids)} requirements have tests")
+    unknown = [requirement for requirement in asked if requirement not in (*ids, "all")]
+    if unknown:
+        print(f"{', '.join(unknown)}: not an id of docs/requirements.md", file=sys.stderr)
+        return 2
+    collector = Collector()
+    with redirect_stdout(StringIO()) as said:
+        code = pytest.main(["--collect-only", "-qq", "--no-header", "-m", "", str(ROOT / "tests")], plugins=[collector])
+    if code:
+        print(said.getvalue())
+        return int(code)
+    print(summary(ids, collector.tests))
+    if asked:
+        print("\n" + details(ids if "all" in asked else asked, collector.tests))
     found = problems(page, set(collector.tests))
     for problem in found:
         print(problem, file=sys.stderr)
@@ -79,4 +106,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

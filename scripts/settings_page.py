@@ -32,7 +32,7 @@ def default_of(field: object) -> str:
         return f"`{str(default).lower()}`"
     if isinstance(default, float):
         return f"`{default:g}`"
-    return f"`{default}`" if isinstance(default, str | int) else ""
+    return f"`{default}`" if isinstance(default, int) or (isinstance(default, str) and default) else ""
 
 
 def description_of(field: object) -> str:

@@ -16,7 +16,7 @@ from bridge.exchange import Answer, read_envelope
 from bridge.foreign import without_own_data
 from bridge.passing import pass_through
 from bridge.providers import ANSWER_PATHS
-from bridge.routing import RouteHints, route
+from bridge.routing import RouteHints, lacks_rule, route
 from bridge.server_tools import enforced_route, server_tools_in
 from bridge.splice import with_model
 from bridge.traits import traits_of
@@ -77,6 +77,7 @@ class Bridge:
                 except BridgeError as error:
                     if error.status not in _FAILED:
                         if failure is None:
+                            self._explain(error, envelope.model)
                             raise
                         continue  # this model cannot serve the request: why others failed is worth more
                     failure = error
@@ -87,6 +88,11 @@ class Bridge:
         if isinstance(failure, Answer):
             return failure
         raise failure or BridgeError(ErrorKind.API, "nobody was asked")
+
+    def _explain(self, error: BridgeError, model: str) -> None:
+        """Add the likely reason where a provider was asked for a model that only Anthropic has."""
+        if error.status == 404 and lacks_rule(self.routing, model):
+            error.message += f" (asked for because no rule maps {model[:64]!r}; see MODEL_MAP)"
 
     def _enforced(self, call: ClientCall, envelope: Envelope, target: Route) -> Route:
         """Where tools that only Anthropic runs decide the route, all of the request goes there."""

@@ -68,7 +68,7 @@ def route(table: RoutingTable, model: str, hints: RouteHints | None = None) -> R
 def explain(table: RoutingTable, model: str, client: str | None, credential: str | None) -> JsonObject:
     """Where a model would go and why, without a secret in it."""
     if not model:
-        raise invalid_request("model: say which one, such as gpt-5")
+        raise invalid_request("model: say which one, such as gpt-5.5")
     speaks = next((name for name in PROTOCOL_NAMES if name == (client or "anthropic")), None)
     if speaks is None:
         raise invalid_request(f"client: takes one of {', '.join(PROTOCOL_NAMES)}")

@@ -41,9 +41,11 @@ def identify(headers: Mapping[str, str], tokens: Mapping[str, str]) -> Identity:
         if name is not None:
             own = next((value for value in credentials if value and _token_name(value, tokens) is None), None)
             return Identity(name, own)
+    named = any(":" in value for value in (headers.get("x-worker-token", ""), *credentials))
     raise BridgeError(
         ErrorKind.AUTHENTICATION,
-        "the bridge's token is missing or wrong: send it as x-api-key, Authorization: Bearer or x-worker-token",
+        "the bridge's token is missing or wrong: send it as x-api-key, Authorization: Bearer or x-worker-token"
+        + (", only the part after the colon, without the name" if named else ""),
         retryable=False,
     )
 

@@ -10,14 +10,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.errors import BridgeError
 from bridge.providers import PROTOCOL_NAMES
 from bridge.routing import explain
 from handler.bench_command import add_bench_command, plan_of, run_bench
-from handler.running_bridge import bridge_token, bridge_url
+from handler.running_bridge import RunningBridgeError, add_bridge_options, ask_bridge, bridge_token, bridge_url
 from handler.secrets import fetch, find_references
+from handler.setting_types import as_typed
 from handler.settings import SettingsError, is_secret, load_settings, setting_fields
 from handler.tail import TailError, add_tail_command, deployed_lines, follow
-from handler.usage_command import UsageError, UsageQuery, add_usage_command, show
+from handler.usage_command import UsageQuery, add_usage_command, show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,13 +35,16 @@ Settings come from environment variables or a .env file; docs/settings.md lists 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     arguments = _parser().parse_args(argv)
-    _load_dotenv(arguments.env_file)
     try:
+        arguments.warnings = _load_dotenv(arguments.env_file)
         settings = load_settings({**os.environ, **fetch(find_references(os.environ))})
         return int(arguments.run(arguments, settings) or 0)
-    except SettingsError as error:
+    except (SettingsError, BridgeError) as error:
         print(f"bridge: {error}", file=sys.stderr)
         return 2
+    except RunningBridgeError as error:
+        print(f"bridge: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
 
@@ -75,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     route.add_argument("model", help="the model's name as a client would send it")
     route.add_argument("--client", choices=PROTOCOL_NAMES, default="anthropic", help="the client's protocol")
+    add_bridge_options(route, otherwise="the settings here")
     route.set_defaults(run=_route)
 
     doctor = commands.add_parser(
@@ -96,20 +102,23 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _load_dotenv(chosen: Path | None) -> None:
-    """A .env file fills in what the environment does not set."""
+def _load_dotenv(chosen: Path | None) -> list[str]:
+    """A .env file fills in what the environment does not set; returns what is doubtful in it."""
     path = chosen or Path(".env")
     if path.is_file():
-        from dotenv import load_dotenv
+        from handler.env_file import load_env_file
 
-        load_dotenv(path)
-    elif chosen is not None:
-        raise SystemExit(f"bridge: {chosen} does not exist")
+        return load_env_file(path)
+    if chosen is not None:
+        raise SettingsError(f"{chosen} does not exist")
+    return []
 
 
 def _serve(arguments: argparse.Namespace, settings: Settings) -> int:
     from handler.local import serve
 
+    for warning in arguments.warnings:
+        print(f"bridge: {warning}", file=sys.stderr)
     return asyncio.run(serve(settings, arguments.host, arguments.port))
 
 
@@ -133,31 +142,41 @@ def _create_table(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _route(arguments: argparse.Namespace, settings: Settings) -> int:
-    for name, value in explain(settings.routing(), arguments.model, arguments.client, None).items():
+    url = bridge_url(arguments.url)
+    if url:
+        asked = {"model": arguments.model, "client": arguments.client}
+        said = ask_bridge(url, bridge_token(arguments.token, settings), "/v1/route", asked).json()
+    else:
+        said = explain(settings.routing(), arguments.model, arguments.client, None)
+        if not settings.has_provider:
+            print("no provider is configured: bridge serve would answer with the demo model\n")
+    for name, value in said.items():
         print(f"{name:18} {value}")
     return 0
 
 
-def _doctor(_arguments: argparse.Namespace, settings: Settings) -> int:
-    from handler.doctor import examine
+def _doctor(arguments: argparse.Namespace, settings: Settings) -> int:
+    from handler.doctor import Finding, examine
 
     _print_settings(settings)
-    findings = asyncio.run(examine(settings))
+    findings = [Finding("WARN", text) for text in arguments.warnings] + asyncio.run(examine(settings))
     for finding in findings:
-        print(f"  {'ok  ' if finding.good else 'FAIL'}  {finding.subject}: {finding.text}")
-    bad = sum(not finding.good for finding in findings)
-    print(f"\n{bad} problem{'s' if bad != 1 else ''} found" if bad else "\neverything answers")
+        print(f"  {finding.level:4}  {finding.text}")
+    bad, doubtful = (sum(finding.level == level for finding in findings) for level in ("FAIL", "WARN"))
+    verdict = f"{_count(bad, 'problem')} found" if bad else "everything answers"
+    print(f"\n{verdict}" + (f", {_count(doubtful, 'warning')}" if doubtful else ""))
     return 1 if bad else 0
 
 
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _usage(arguments: argparse.Namespace, settings: Settings) -> int:
-    url, token = bridge_url(arguments.url), bridge_token(arguments.token, settings)
+    url = bridge_url(arguments.url)
+    token = bridge_token(arguments.token, settings) if url else None
     query = UsageQuery(arguments.first, arguments.last, arguments.csv, url, token)
-    try:
-        print(show(query, settings), end="")
-    except UsageError as error:
-        print(f"bridge: {error}", file=sys.stderr)
-        return 1
+    print(show(query, settings), end="")
     return 0
 
 
@@ -190,7 +209,7 @@ def _print_settings(settings: Settings) -> None:
     for field_name, field in type(settings).model_fields.items():
         value = getattr(settings, field_name)
         if field_name in settings.model_fields_set:
-            print(f"  {field.alias}={'(set)' if is_secret(field) else value}")
+            print(f"  {field.alias}={'(set)' if is_secret(field) else as_typed(value)}")
     unset = [name for name, field in setting_fields().items() if is_secret(field) and not os.environ.get(name)]
     print(f"  not set: {', '.join(unset) or 'none of the secrets'}\n\nChecks")
 

@@ -1,19 +1,20 @@
-"""What `bridge doctor` looks at: each configured provider's list of models, and the store."""
+"""What `bridge doctor` looks at: each configured provider's list of models, the settings beside it, and the store."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from bridge.errors import BridgeError
-from bridge.ports import UpstreamCall
-from bridge.upstream.client import HttpUpstream
+from handler.greeting import example_model
+from handler.model_lists import ask_for_models
+from handler.setting_warnings import warnings_of
 from handler.wiring import make_stores
 
 if TYPE_CHECKING:
     from bridge.ports import ConversationStore
-    from bridge.providers import Provider
+    from handler.model_lists import Listing
     from handler.settings import Settings
 
 PATIENCE_SECONDS = 15.0
@@ -21,48 +22,39 @@ PATIENCE_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    subject: str
-    good: bool
+    """One line of the report; a warning is not a failure."""
+
+    level: Literal["ok", "WARN", "FAIL"]
     text: str
 
 
 async def examine(settings: Settings) -> list[Finding]:
     """Try everything that is configured, at once."""
     configured = [provider for provider in settings.providers().values() if provider.configured]
-    upstream = HttpUpstream()
-    try:
-        checks = [_check_provider(provider, upstream) for provider in configured]
-        findings = await asyncio.gather(*checks, _check_store(make_stores(settings).tools))
-    finally:
-        await upstream.aclose()
-    if not configured:
-        findings.insert(
-            0, Finding("providers", good=False, text="none: set a key such as OPENAI_API_KEY, or a base URL")
-        )
-    return findings
+    listings, store = await asyncio.gather(
+        ask_for_models(configured, PATIENCE_SECONDS), _check_store(make_stores(settings).tools)
+    )
+    lists = {listing.provider.name: listing.models for listing in listings if listing.models is not None}
+    example = example_model([provider.name for provider in configured], lists)
+    warnings = [Finding("WARN", text) for text in warnings_of(settings, lists, example)]
+    providers = [_provider_finding(listing) for listing in listings]
+    nothing = Finding("FAIL", "providers: none: set a key such as OPENAI_API_KEY, or a base URL")
+    return [*(providers or [nothing]), store, *warnings]
 
 
-async def _check_provider(provider: Provider, upstream: HttpUpstream) -> Finding:
-    url = provider.url("/models")
-    key = provider.keys[0] if provider.keys else None
-    call = UpstreamCall(provider.name, "GET", url, provider.call_headers(key, {}), None)
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            reply = await upstream.send(call)
-            await reply.aclose()
-    except BridgeError as error:
-        return Finding(provider.name, good=False, text=f"{url}: {error.message}")
-    except TimeoutError:
-        return Finding(provider.name, good=False, text=f"{url}: no answer within {PATIENCE_SECONDS:.0f} s")
-    hint = "; check the key" if reply.status in (401, 403) else ""
-    return Finding(provider.name, good=reply.status < 400, text=f"{url} answered {reply.status}{hint}")
+def _provider_finding(listing: Listing) -> Finding:
+    name = listing.provider.name
+    if not listing.status:
+        return Finding("FAIL", f"{name}: {listing.url}: {listing.problem}")
+    hint = "; check the key" if listing.status in (401, 403) else ""
+    return Finding("ok" if listing.status < 400 else "FAIL", f"{name}: {listing.url} answered {listing.status}{hint}")
 
 
 async def _check_store(store: ConversationStore) -> Finding:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return Finding("store", good=True, text=await store.check())
+            return Finding("ok", f"store: {await store.check()}")
     except BridgeError as error:
-        return Finding("store", good=False, text=error.message)
+        return Finding("FAIL", f"store: {error.message}")
     except TimeoutError:
-        return Finding("store", good=False, text=f"no answer within {PATIENCE_SECONDS:.0f} s")
+        return Finding("FAIL", f"store: no answer within {PATIENCE_SECONDS:.0f} s")

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import gc
 import ipaddress
 import socket
+import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from bridge.providers import Provider, api_root
+from handler.greeting import example_model, greeting
+from handler.model_lists import ask_for_models
+from handler.setting_warnings import warnings_of
 from handler.settings import SettingsError
 from handler.wiring import build_app
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from handler.settings import Settings
+
+LIST_SECONDS = 1.5
+"""How long the greeting waits for the providers' lists of models."""
 
 
 async def serve(settings: Settings, host: str, port: int) -> int:
     """Serve until interrupted; returns the exit code."""
+    _check_host(host)
     loopback = _is_loopback(host)
     _refuse_open_door(settings, loopback)
     async with AsyncExitStack() as stack:
@@ -40,7 +48,10 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         )
         server = uvicorn.Server(config)
         gc.freeze()  # what start-up made stays: collections during a stream need not look at it
-        _greet(settings, host, listener.getsockname()[1], demo)
+        port = listener.getsockname()[1]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        greeter = asyncio.create_task(_greet(settings, url))  # beside the server: nobody waits for a provider's list
+        stack.callback(greeter.cancel)
         await server.serve(sockets=[listener])
     return 0
 
@@ -74,9 +85,22 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
+        raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror}; {_remedy(error)}") from None
     listener.listen(1024)
     return listener
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "--host takes an address of this machine"
+    return "choose another port: make run PORT=8790, or --port"
+
+
+def _check_host(host: str) -> None:
+    try:
+        socket.getaddrinfo(host, None)
+    except (OSError, UnicodeError):
+        raise SettingsError(f"cannot listen on {host!r}: there is no such host") from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -86,33 +110,13 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _greet(settings: Settings, host: str, port: int, demo: Provider | None) -> None:
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    configured = [name for name, provider in settings.providers().items() if provider.configured]
-    answers = ", ".join(configured) if demo is None else "the built-in demo model (set OPENAI_API_KEY or another key)"
-    model = _example_model(configured)
-    key = "YOUR_WORKER_TOKEN" if settings.worker_token else "any"
-    print(
-        f"""Toolbridge on {url}, answered by {answers}. Paste one of these:
-
-  curl -N {url}/v1/messages -H 'x-api-key: {key}' -H 'content-type: application/json' \
--d '{{"model":"{model}","max_tokens":200,"stream":true,"messages":[{{"role":"user","content":"Hello!"}}]}}'
-
-  ANTHROPIC_BASE_URL={url} ANTHROPIC_AUTH_TOKEN={key} claude
-
-  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key} python -c \
-'from openai import OpenAI; print(OpenAI().chat.completions.create(model="{model}", \
-messages=[{{"role": "user", "content": "Hello!"}}]).choices[0].message.content)'
-""",
-        flush=True,
-    )
-
-
-def _example_model(configured: Collection[str]) -> str:
-    examples = {
-        "openai": "openai/gpt-5",
-        "openrouter": "openrouter/openai/gpt-5",
-        "gemini": "gemini/gemini-2.5-pro",
-        "anthropic": "claude-sonnet-4-5",
-    }
-    return next((examples[name] for name in examples if name in configured), "demo")
+async def _greet(settings: Settings, url: str) -> None:
+    """Say hello, with models that the providers have: as far as they tell soon."""
+    configured = [provider for provider in settings.providers().values() if provider.configured]
+    listings = await ask_for_models(configured, LIST_SECONDS)
+    names = [provider.name for provider in configured]
+    lists = {listing.provider.name: listing.models for listing in listings if listing.models is not None}
+    model = example_model(names, lists)
+    print(greeting(settings, url, names, model), flush=True)
+    for warning in warnings_of(settings, lists, model):
+        print(f"bridge: {warning}", file=sys.stderr, flush=True)

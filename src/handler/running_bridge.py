@@ -1,4 +1,4 @@
-"""How a command names a bridge that is running somewhere, and the token that opens it."""
+"""How a command names a bridge that is running somewhere, the token that opens it, and what it asks there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from handler.settings import SettingsError
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+
+    import httpx2
 
     from handler.settings import Settings
 
 URL_VARIABLE = "BRIDGE_URL"
 TOKEN_VARIABLE = "BRIDGE_TOKEN"  # noqa: S105  (a name)
+
+
+class RunningBridgeError(Exception):
+    """Why there is nothing to show, in words for the terminal."""
 
 
 def add_bridge_options(command: argparse.ArgumentParser, otherwise: str) -> None:
@@ -66,3 +73,38 @@ def checked_secret(text: str, name: str) -> str:
     if not (text.isascii() and text.isprintable()):
         raise SettingsError(f"{name} takes plain ASCII characters")
     return text
+
+
+def ask_bridge(url: str, token: str | None, path: str, asked: Mapping[str, str | None]) -> httpx2.Response:
+    """What a running bridge answers; RunningBridgeError says what to change where it refuses."""
+    import httpx2
+
+    parameters = {name: value for name, value in asked.items() if value}
+    headers = {"x-worker-token": token} if token else {}
+    try:
+        answer = httpx2.get(f"{url}{path}", params=parameters, headers=headers, timeout=30)
+    except httpx2.HTTPError as error:
+        raise RunningBridgeError(f"nothing answers at {url}: {error}") from None
+    if answer.status_code == 401:
+        raise RunningBridgeError(f"{url} answered 401: {token_hint(token)}")
+    if answer.status_code != 200:
+        raise RunningBridgeError(f"{url} answered {answer.status_code}: {_message(answer.text)}")
+    return answer
+
+
+def token_hint(token: str | None) -> str:
+    """What to do about a bridge that wants another token."""
+    if not token:
+        return f"it wants a token: give it with --token or {TOKEN_VARIABLE}"
+    if ":" in token:
+        return f"the token was refused: --token and {TOKEN_VARIABLE} take the part after the colon, without the name"
+    return f"the token was refused: give another with --token or {TOKEN_VARIABLE}"
+
+
+def _message(body: str) -> str:
+    import orjson
+
+    try:
+        return str(orjson.loads(body)["error"]["message"])
+    except (KeyError, TypeError, ValueError):
+        return body[:200]

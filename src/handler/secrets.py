@@ -49,14 +49,17 @@ def fetch(references: Iterable[Reference]) -> dict[str, str]:
 def _value(reference: Reference) -> str:
     from aws_lambda_powertools.utilities import parameters
     from aws_lambda_powertools.utilities.parameters.exceptions import GetParameterError
+    from botocore.exceptions import BotoCoreError, NoRegionError
 
     try:
         if reference.service == "ssm":
             said = parameters.get_parameter(reference.name, decrypt=True, force_fetch=True)
         else:
             said = parameters.get_secret(reference.name, force_fetch=True)
-    except GetParameterError as error:
-        raise SettingsError(f"{reference.variable}: cannot be read from {reference.service}: {error}") from None
+    except (BotoCoreError, GetParameterError) as error:
+        what = "parameter" if reference.service == "ssm" else "secret"
+        why = "no AWS region is set (AWS_DEFAULT_REGION)" if isinstance(error, NoRegionError) else error
+        raise SettingsError(f"{reference.variable}: {what} {reference.name} cannot be read: {why}") from None
     text = str(said)
     return text if reference.field is None else _field(reference, text)
 

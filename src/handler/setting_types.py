@@ -50,7 +50,7 @@ def _is_metadata_host(host: str) -> bool:
 def parse_model_map(value: object) -> object:
     if not isinstance(value, str):
         return value
-    problem = 'takes a JSON object from model pattern to provider/model, such as {"claude-*": "openai/gpt-5"}'
+    problem = 'takes a JSON object from model pattern to provider/model, such as {"claude-*": "openai/gpt-5.5"}'
     try:
         parsed = orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -78,6 +78,28 @@ def parse_tokens(value: object) -> object:
     return tokens
 
 
+def _parse_origins(value: object) -> object:
+    origins = parse_list(value)
+    if not isinstance(origins, tuple):
+        return origins
+    told = tuple(origin.rstrip("/") for origin in origins)
+    for origin in told:
+        scheme, separator, host = origin.partition("://")
+        if origin not in ("*", "null") and not (scheme and separator and host and "/" not in host):
+            raise ValueError("takes origins such as https://app.example.com, scheme included and no path, or *")
+    return told
+
+
+def as_typed(value: object) -> str:
+    """A setting's value as it would be written into the environment."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, tuple):
+        return str(value)
+    pairs = {part[0]: part[1] for part in value if isinstance(part, tuple)}
+    return orjson.dumps(pairs).decode() if pairs else ",".join(map(str, value))
+
+
 def _check_header(value: str | None) -> str | None:
     if value is not None and not (value.isascii() and value.isprintable()):
         raise ValueError("takes plain ASCII characters")
@@ -96,6 +118,7 @@ def _parse_keys(value: object) -> object:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(parse_list)]
+Origins = Annotated[tuple[str, ...], BeforeValidator(_parse_origins)]
 Keys = Annotated[tuple[str, ...], BeforeValidator(_parse_keys)]
 BaseUrl = Annotated[str | None, BeforeValidator(_parse_base_url)]
 Header = Annotated[str | None, AfterValidator(_check_header)]

@@ -19,6 +19,7 @@ from handler.setting_types import (
     Header,
     Keys,
     Names,
+    Origins,
     Seconds,
     lower,
     parse_model_map,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
 
 T = TypeVar("T")
 
@@ -76,7 +78,7 @@ class Settings(BaseModel):
     model_map: Annotated[tuple[tuple[str, str], ...], BeforeValidator(parse_model_map)] = _setting(
         "MODEL_MAP",
         (),
-        'JSON object from model pattern to `provider/model`, first match wins: `{"claude-*": "openai/gpt-5"}`.',
+        'JSON object from model pattern to `provider/model`, first match wins: `{"claude-*": "openai/gpt-5.5"}`.',
     )
     model_map_opus: str | None = _setting("MODEL_MAP_OPUS", None, "`provider/model` that answers for Claude Opus.")
     model_map_sonnet: str | None = _setting(
@@ -84,7 +86,7 @@ class Settings(BaseModel):
     )
     model_map_haiku: str | None = _setting("MODEL_MAP_HAIKU", None, "`provider/model` that answers for Claude Haiku.")
     openrouter_default_vendor: str = _setting(
-        "OPENROUTER_DEFAULT_VENDOR", "openai", "Vendor of OpenRouter models named without one (`or:gpt-5`)."
+        "OPENROUTER_DEFAULT_VENDOR", "openai", "Vendor of OpenRouter models named without one (`or:gpt-5.5`)."
     )
     openrouter_referer: Header = _setting("OPENROUTER_REFERER", None, "Sent to OpenRouter as `HTTP-Referer`.")
     openrouter_title: Header = _setting("OPENROUTER_TITLE", None, "Sent to OpenRouter as `X-Title`.")
@@ -106,7 +108,10 @@ class Settings(BaseModel):
     )
     state_file: str = _setting("STATE_FILE", ".bridge/state.sqlite3", "The SQLite file, where no table is set.")
     state_ttl_seconds: Annotated[int, Field(ge=60, le=31_536_000)] = _setting(
-        "STATE_TTL_SECONDS", 1800, "A conversation is forgotten after this long without activity (60 or more)."
+        "STATE_TTL_SECONDS",
+        1800,
+        "A conversation is forgotten after this long without activity (60 or more). Its end is moved on in steps of a "
+        "quarter of this, so it may live up to that much longer.",
     )
     threads: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "THREADS", "on", "Message threads (`thread` in requests) on upstreams other than Anthropic: `on` or `off`."
@@ -132,7 +137,9 @@ class Settings(BaseModel):
         "For debugging: the share of requests (0 to 1) whose bodies are logged, shortened and with secrets masked. "
         "They hold what users wrote.",
     )
-    allow_origins: Names = _setting("ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas; `*` for any.")
+    allow_origins: Origins = _setting(
+        "ALLOW_ORIGINS", (), "Origins of browser clients (CORS), with commas (`https://app.example.com`); `*` for any."
+    )
     server_tools_mode: Annotated[Literal["error", "enforceanthropic", "emulate"], BeforeValidator(lower)] = _setting(
         "SERVER_TOOLS_MODE",
         "error",
@@ -243,6 +250,12 @@ class Settings(BaseModel):
     tracing: Annotated[Literal["on", "off"], BeforeValidator(lower)] = _setting(
         "TRACING", "off", "X-Ray subsegments around provider, store and tools. On Lambda only."
     )
+    more_settings: str = _setting(
+        "MORE_SETTINGS",
+        "",
+        "Settings in one variable, `NAME=value` with spaces between them: `PAGE=off METRICS=off`. For those that "
+        "have no parameter in the template (`MoreSettings`). No secrets.",
+    )
     heartbeat_seconds: Annotated[float, Field(ge=0.05, le=60)] = _setting(
         "HEARTBEAT_SECONDS", 10.0, "A stream that is silent for this long sends a sign of life."
     )
@@ -345,10 +358,16 @@ class Settings(BaseModel):
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
     """The settings that an environment holds; an empty variable counts as unset."""
+    given = {name: value for name, value in environment.items() if value.strip()}
+    more = given.pop("MORE_SETTINGS", None)
+    if more is not None:
+        from handler.more_settings import spread
+
+        given = spread(more, given)
     try:
-        return Settings.model_validate({name: value for name, value in environment.items() if value.strip()})
+        return Settings.model_validate(given)
     except ValidationError as error:
-        problems = [_problem(detail["loc"][0], detail["type"], detail["msg"]) for detail in error.errors()]
+        problems = [_problem(detail) for detail in error.errors()]
         raise SettingsError("; ".join(problems)) from None
 
 
@@ -362,8 +381,8 @@ def is_secret(field: FieldInfo) -> bool:
     return isinstance(extra, dict) and extra.get("secret") is True
 
 
-def _problem(variable: object, kind: str, message: str) -> str:
-    if kind == "value_error":
-        return f"{variable} {message.removeprefix('Value error, ')}"
-    description = setting_fields()[str(variable)].description
-    return f"{variable}: {message} ({description})"
+def _problem(detail: ErrorDetails) -> str:
+    from handler.setting_problems import problem
+
+    field = setting_fields()[str(detail["loc"][0])]
+    return problem(field, detail, secret=is_secret(field))

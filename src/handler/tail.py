@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -21,6 +22,10 @@ _COUNTS = {
     "state_failures": "NOT STORED",
 }
 _LISTS = {"losses": "lost", "policies": "policies"}
+_MILLISECONDS = ("latency_ms", "ttft_ms")
+_WHOLE = frozenset({*_COUNTS, "input_tokens", "output_tokens"})
+_LOCAL_REQUEST = re.compile(r"(\d\d:\d\d:\d\d) ([A-Z]+ /.*?)(?= trace_id=\S+ status=\d{3}\b)")
+_FIELD = re.compile(r" ([a-z_]+)=")
 
 
 class TailError(Exception):
@@ -41,16 +46,43 @@ def add_tail_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def readable(line: str) -> str | None:
-    """One line of a log for people; None for what only machines read. What is not JSON stays as it is."""
+    """One line of a log for people; None for what only machines read. What is not the bridge's stays as it is."""
     try:
         said: Any = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return _printable(line.rstrip("\n"))
+        said = _local_request(line.rstrip("\n"))
     if not isinstance(said, dict):
         return _printable(line.rstrip("\n"))
     if "_aws" in said or str(said.get("type", "")).startswith("platform."):
         return None
     return _printable(_request_line(said) if "latency_ms" in said else _other_line(said))
+
+
+def _local_request(line: str) -> dict[str, Any] | None:
+    """The fields of a request's line in the log of a local bridge: `12:34:56 POST /v1/messages trace_id=… status=…`."""
+    begins = _LOCAL_REQUEST.match(line)
+    if begins is None:
+        return None
+    names = list(_FIELD.finditer(line, begins.end(2)))
+    ends = [found.start() for found in names[1:]] + [len(line)]
+    told: dict[str, Any] = {}
+    for found, end in zip(names, ends, strict=True):
+        told.setdefault(found[1], _value(found[1], line[found.end() : end]))
+    if not isinstance(told.get("latency_ms", 0.0), float):
+        return None
+    return {"latency_ms": 0.0, **told, "clock": begins[1], "message": begins[2]}
+
+
+def _value(name: str, text: str) -> Any:
+    """A field as it was before it was written; what clients can put into a line is never taken at its word."""
+    if name in _LISTS:
+        return re.findall(r"'([^']*)'", text)
+    if name == "usage_estimated":
+        return text == "True"
+    try:
+        return float(text) if name in _MILLISECONDS else int(text) if name in _WHOLE else text
+    except ValueError:
+        return None
 
 
 def _request_line(said: dict[str, Any]) -> str:
@@ -80,7 +112,7 @@ def _step(said: dict[str, Any]) -> dict[str, Any]:
 
 def _clock(said: dict[str, Any]) -> str:
     """The time of day of `2026-11-18 12:34:56,789+0000` and its relatives."""
-    return str(said.get("timestamp", ""))[11:19]
+    return str(said.get("clock") or str(said.get("timestamp", ""))[11:19])
 
 
 def _times(said: dict[str, Any]) -> str:

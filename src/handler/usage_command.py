@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
-from handler.running_bridge import add_bridge_options
+from handler.running_bridge import RunningBridgeError, add_bridge_options, ask_bridge
 from handler.usage_endpoint import days_of
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ _COLUMNS = (
     ("cost_usd", "about USD"),
 )
 _NUMBERS_FROM = 4
-
-
-class UsageError(Exception):
-    """Why there is no report, in words for the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +60,13 @@ def add_usage_command(commands: argparse._SubParsersAction[argparse.ArgumentPars
 
 
 def show(query: UsageQuery, settings: Settings) -> str:
-    """The report as text; UsageError says why there is none."""
+    """The report as text; RunningBridgeError says why there is none."""
     try:
         if query.url:
             return _from_bridge(query, query.url)
         return asyncio.run(_from_store(query, settings))
     except BridgeError as error:
-        raise UsageError(error.message) from None
+        raise RunningBridgeError(error.message) from None
 
 
 async def _from_store(query: UsageQuery, settings: Settings) -> str:
@@ -88,27 +84,9 @@ async def _from_store(query: UsageQuery, settings: Settings) -> str:
 
 
 def _from_bridge(query: UsageQuery, url: str) -> str:
-    import httpx2
-
     asked = {"from": query.first, "to": query.last, "format": "csv" if query.csv else None}
-    parameters = {name: value for name, value in asked.items() if value}
-    token = {"x-worker-token": query.token} if query.token else {}
-    try:
-        answer = httpx2.get(f"{url}/v1/usage", params=parameters, headers=token, timeout=30)
-    except httpx2.HTTPError as error:
-        raise UsageError(f"{url} does not answer: {error}") from None
-    if answer.status_code != 200:
-        raise UsageError(f"{url} answered {answer.status_code}: {_message(answer.text)}")
+    answer = ask_bridge(url, query.token, "/v1/usage", asked)
     return answer.text if query.csv else table(answer.json())
-
-
-def _message(body: str) -> str:
-    import orjson
-
-    try:
-        return str(orjson.loads(body)["error"]["message"])
-    except (KeyError, TypeError, ValueError):
-        return body[:200]
 
 
 def table(report: Mapping[str, JsonValue]) -> str:

@@ -22,6 +22,7 @@ KEYS = {
     "tool_calls": list | tuple,
     "finish_reason": str,
     "usage": Mapping,
+    "fingerprint": str,
 }
 CALL_KEYS = {"id": str, "name": str, "arguments": str | Mapping, "extra": Mapping}
 
@@ -45,6 +46,7 @@ class Chat:
     calls: tuple[Call, ...]
     finish_reason: str
     usage: Mapping[str, Any] | None
+    fingerprint: str = "fp_scripted"
 
 
 def parse_chat(data: object, where: str) -> Chat:
@@ -57,6 +59,7 @@ def parse_chat(data: object, where: str) -> Chat:
         calls=tuple(_parse_call(call, f"{where}.tool_calls[{number}]") for number, call in enumerate(calls)),
         finish_reason=entries.get("finish_reason", "tool_calls" if calls else "stop"),
         usage=entries.get("usage"),
+        fingerprint=entries.get("fingerprint", "fp_scripted"),
     )
 
 
@@ -66,13 +69,13 @@ def completion(chat: Chat, request: Mapping[str, Any]) -> bytes:
     if chat.calls:
         message["tool_calls"] = [_whole_call(call) for call in chat.calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": chat.finish_reason}
-    envelope = _envelope("chat.completion", request)
+    envelope = _envelope(chat, "chat.completion", request)
     return orjson.dumps({**envelope, "choices": [choice], "usage": _usage(chat, request)})
 
 
 def completion_stream(chat: Chat, request: Mapping[str, Any]) -> Iterator[Step]:
     """The turn as chunks: words, fragments of arguments, the end, the usage if asked for."""
-    envelope = _envelope("chat.completion.chunk", request)
+    envelope = _envelope(chat, "chat.completion.chunk", request)
     with_usage = (request.get("stream_options") or {}).get("include_usage") is True
     if with_usage:
         envelope["usage"] = None
@@ -138,13 +141,13 @@ def _choice(delta: Mapping[str, Any], finish_reason: str | None) -> dict[str, An
     return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
 
 
-def _envelope(kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
+def _envelope(chat: Chat, kind: str, request: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{uuid4().hex[:29]}",
         "object": kind,
         "created": int(time.time()),
         "model": request.get("model", "scripted"),
-        "system_fingerprint": "fp_scripted",
+        "system_fingerprint": chat.fingerprint,
     }
 
 

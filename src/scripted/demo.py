@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scripted.received import Received
 
 WORD_DELAY_MS = 15
+BUILT = 1_700_000_000
 REMINDER = re.compile(r"<system-reminder>.*?(?:</system-reminder>|\Z)", re.DOTALL)
 NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 # Words that many tools share and that say nothing about what one is for.
@@ -45,12 +46,16 @@ class Turn:
 
 def demo_rules() -> list[dict[str, Any]]:
     """The script that puts the demo model behind chat completions."""
-    return [{"when": {"method": "POST", "path": "*/chat/completions"}, "reply": _reply_to}]
+    models = {"object": "list", "data": [{"id": "demo", "object": "model", "created": BUILT, "owned_by": "toolbridge"}]}
+    return [
+        {"when": {"method": "POST", "path": "*/chat/completions"}, "reply": _reply_to},
+        {"when": {"method": "GET", "path": "*/models"}, "reply": {"json": models}},
+    ]
 
 
 def demo_reply(request: Json) -> dict[str, Any]:
     """The reply to a chat completions request."""
-    return {"chat": _chat(request), "chunk_delay_ms": WORD_DELAY_MS}
+    return {"chat": {**_chat(request), "fingerprint": "fp_demo"}, "chunk_delay_ms": WORD_DELAY_MS}
 
 
 def _reply_to(received: Received) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_the_demo_shows_only_its_own_models() -> None:
         demo = Provider("demo", "openai_chat", api_root(upstream.url), configured=True)
         entries = listed(demo=demo, OPENAI_API_KEY="k", MODEL_MAP='{"fast": "openai/gpt-5"}')
         anything = found("claude-opus-5-5", demo=demo)
-    assert ids(entries) == ["scripted"]
+    assert ids(entries) == ["demo"]
     assert entries[0].provider == "demo"
     assert anything is not None
     assert (anything.id, anything.provider) == ("claude-opus-5-5", "demo")

@@ -47,6 +47,16 @@ def test_without_a_token_nobody_gets_in(headers: dict[str, str]) -> None:
     assert refused.value.kind is ErrorKind.AUTHENTICATION
 
 
+@pytest.mark.parametrize(
+    ("sent", "is_told"), [("ann:first-token", True), ("nobody:nothing", True), ("wrong", False), ("", False)]
+)
+@pytest.mark.parametrize("header", ["x-worker-token", "x-api-key"])
+def test_a_token_with_its_name_is_refused_with_a_hint(header: str, sent: str, is_told: bool) -> None:
+    with pytest.raises(BridgeError) as refused:
+        identify({header: sent}, TOKENS)
+    assert ("only the part after the colon, without the name" in refused.value.message) == is_told
+
+
 @pytest.mark.req("PRINCIPAL", "NFR5")
 def test_without_tokens_the_credential_makes_the_principal_without_showing_it() -> None:
     one, same, other = (identify({"x-api-key": key}, {}).principal for key in ("sk-1", "sk-1", "sk-2"))

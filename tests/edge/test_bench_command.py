@@ -111,7 +111,8 @@ def test_a_bridge_is_measured_in_each_protocol(
     assert said["bridge"]["output_tokens"] == 6 * 5
     for name in ("first_token_ms", "total_ms", "longest_gap_ms", "tokens_per_second", "chunks_per_second"):
         figures = said["bridge"][name]
-        assert 0 < figures["min"] <= figures["median"] <= figures["p95"] <= figures["max"]
+        assert 0 < figures["min"] <= figures["median"] <= figures["max"]
+        assert figures["p95"] is None  # of so few
     assert said["bridge"]["first_token_ms"]["max"] < said["bridge"]["total_ms"]["max"]
     assert said["bridge"]["first"]["first_token_ms"] > 0
     assert said["health_ms"]["median"] > 0
@@ -128,6 +129,7 @@ def test_people_get_a_table_and_are_told_beforehand_what_is_sent(
     assert code == 0
     assert [row for row in ROWS if row not in out] == []
     assert "3 of 3 answered, 15 output tokens" in out
+    assert "n/a" in out
     assert "first request (not in the table)" in out
     assert "GET /health" in out
     assert f"3 requests to {served} (model {MODEL}, messages), at most 128 output tokens each, 2 at a time" in err
@@ -162,6 +164,7 @@ def test_a_wrong_token_is_refused_once_and_not_tried_again(served: str, upstream
     code, out, err = bench("--url", served, "--token", "wrong-canary-token", "--model", MODEL)
     assert code == 1
     assert "1 x http 401: authentication_error: the bridge's token is missing or wrong" in out
+    assert "the token was refused: give another with --token or BRIDGE_TOKEN" in out
     assert "9 requests not sent" in out
     assert "wrong-canary-token" not in out + err
     assert upstream.received == []
@@ -225,7 +228,7 @@ def test_a_page_is_not_a_stream(upstream: ScriptedUpstream, bench: Any) -> None:
 def test_a_refused_connection_is_told(bench: Any) -> None:
     code, out, err = bench("--url", "http://127.0.0.1:9", "--model", "m")
     assert code == 1
-    assert "1 x no connection" in out
+    assert "1 x no connection: nothing answers at http://127.0.0.1:9" in out
     assert "Traceback" not in out + err
 
 

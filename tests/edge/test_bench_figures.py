@@ -6,7 +6,10 @@ import json
 
 import pytest
 
+from handler.measuring.asking import Target
 from handler.measuring.figures import added, spread, summarize
+from handler.measuring.report import text_report
+from handler.measuring.run import Measured, Plan
 from handler.measuring.streams import Answer, Failure, Outcome, StreamWatch
 
 MESSAGES = [
@@ -135,6 +138,22 @@ def test_a_spread_names_least_middle_95th_and_most() -> None:
     assert values is not None
     assert (values.least, values.median, values.p95, values.most) == (1.0, 50.5, 95.0, 100.0)
     assert spread([]) is None
+
+
+@pytest.mark.parametrize(("count", "has_p95"), [(1, False), (19, False), (20, True)])
+def test_few_values_have_no_95th_of_a_hundred(count: int, has_p95: bool) -> None:
+    values = spread([float(number) for number in range(count)])
+    assert values is not None
+    assert (values.p95 is not None) == has_p95
+
+
+@pytest.mark.parametrize(("first_token", "is_told"), [(0.0103, False), (0.5, True)])
+def test_a_cold_start_is_suspected_only_where_the_first_is_much_later(first_token: float, is_told: bool) -> None:
+    target = Target("bridge", "http://127.0.0.1:9", "anthropic", "m", b"", None)
+    plan = Plan(target, None, requests=3, concurrency=1, max_tokens=9, seconds=60)
+    others = [Answer(0.010, 0.02, 2, 0.001, 7) for _ in range(2)]
+    measured = Measured(bridge=[Answer(first_token, 1.0, 2, 0.001, 7), *others])
+    assert ("a cold start" in text_report(plan, measured)) == is_told
 
 
 def test_the_first_request_stands_apart() -> None:

@@ -121,6 +121,19 @@ def test_settings_may_stand_in_a_dotenv_file(tmp_path: Path, upstream: ScriptedU
         (["--env-file", "nowhere.env", "serve"], {}, "nowhere.env does not exist"),
         (["serve", "--port", "99999"], {}, "is not a port"),
         (["dance"], {}, "invalid choice"),
+        (["serve", "--host", "nosuchhost.invalid"], {}, "cannot listen on 'nosuchhost.invalid': there is no such host"),
+        (
+            ["serve", "--host", "192.0.2.1"],
+            {"WORKER_TOKEN": "a-long-token", "OPENAI_API_KEY": "sk-1"},
+            "--host takes an address of this machine",
+        ),
+        (["route", ""], {}, "model: say which one"),
+        (
+            ["serve"],
+            {"OPENAI_API_KEY": "secretsmanager:toolbridge/openai"},
+            "OPENAI_API_KEY: secret toolbridge/openai cannot be read: no AWS region is set (AWS_DEFAULT_REGION)",
+        ),
+        (["doctor"], {"GEMINI_API_KEY": "ssm:/a/b"}, "GEMINI_API_KEY: parameter /a/b cannot be read: no AWS region"),
     ],
 )
 def test_a_start_that_cannot_work_says_why(
@@ -135,7 +148,7 @@ def test_a_start_that_cannot_work_says_why(
 def test_a_port_in_use_is_a_clear_message(tmp_path: Path, upstream: ScriptedUpstream) -> None:
     done = bridge(tmp_path, "serve", "--port", str(upstream.port))
     assert done.returncode == 2
-    assert "choose another --port" in done.stderr
+    assert "choose another port: make run PORT=8790, or --port" in done.stderr
 
 
 def test_version_and_help(tmp_path: Path) -> None:

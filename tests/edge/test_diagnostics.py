@@ -46,6 +46,13 @@ def test_the_steps_of_an_exchange_are_told_without_content(
     assert "canary" not in str([record.__dict__ for record in bridge_log])
 
 
+@pytest.mark.req("DIAG")
+def test_steps_that_were_not_taken_are_not_told(tmp_path: Path, bridge_log: list[logging.LogRecord]) -> None:
+    with running_bridge(tmp_path, LOG_LEVEL="debug") as url:
+        assert httpx2.get(f"{url}/health").status_code == 200
+    assert [record.getMessage() for record in bridge_log] == ["GET /health"]
+
+
 @pytest.mark.req("C8", "DIAG")
 def test_bodies_are_logged_only_on_demand_and_without_secrets(
     upstream: ScriptedUpstream, tmp_path: Path, bridge_log: list[logging.LogRecord]

@@ -264,3 +264,17 @@ def test_health_and_unknown_paths(bridge_url: str) -> None:
     assert httpx2.get(f"{bridge_url}/nowhere").json()["error"]["type"] == "not_found_error"
     assert httpx2.get(f"{bridge_url}/v1/messages").status_code == 405
     assert httpx2.get(f"{bridge_url}/v1/chat/completions").json()["error"]["param"] is None
+
+
+@pytest.mark.parametrize(("model", "hint"), [("claude-sonnet-5-5", True), ("openai/gpt-x", False)])
+def test_a_claude_name_that_nothing_maps_is_named_as_the_reason(
+    bridge_url: str, upstream: ScriptedUpstream, model: str, hint: bool
+) -> None:
+    refusal = {"error": {"message": "The model does not exist", "code": "model_not_found"}}
+    upstream.script = [{"reply": {"status": 404, "json": refusal}}]
+    body = {"model": model, "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}
+    answer = httpx2.post(f"{bridge_url}/v1/messages", json=body)
+    assert answer.status_code == 404
+    said = answer.json()["error"]["message"]
+    assert "The model does not exist" in said
+    assert ("no rule maps 'claude-sonnet-5-5'; see MODEL_MAP" in said) is hint

@@ -65,8 +65,8 @@ def test_every_form_of_a_reference(aws: None) -> None:
 @pytest.mark.parametrize(
     ("reference", "told"),
     [
-        ("secretsmanager:bridge/absent", "OPENAI_API_KEY: cannot be read from secretsmanager"),
-        ("ssm:/bridge/absent", "OPENAI_API_KEY: cannot be read from ssm"),
+        ("secretsmanager:bridge/absent", "OPENAI_API_KEY: secret bridge/absent cannot be read: "),
+        ("ssm:/bridge/absent", "OPENAI_API_KEY: parameter /bridge/absent cannot be read: "),
         ("secretsmanager:bridge/text#field", "OPENAI_API_KEY: the secret is no JSON object with 'field'"),
     ],
 )

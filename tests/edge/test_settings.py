@@ -12,12 +12,21 @@ from support import ROOT
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("STATE_TTL_SECONDS", "soon", "valid integer"),
-        ("STATE_TTL_SECONDS", "5", "greater than or equal to 60"),
-        ("LOG_LEVEL", "loud", "'debug', 'info'"),
-        ("LOOP_GUARD", "maybe", "'off', 'standard' or 'strict'"),
-        ("DEFAULT_PROVIDER", "acme", "'openrouter'"),
-        ("TOOL_BRIDGE_STREAM", "perhaps", "valid boolean"),
+        ("STATE_TTL_SECONDS", "soon", "takes a whole number from 60 to 31536000, not 'soon'"),
+        ("STATE_TTL_SECONDS", "5", "takes a whole number from 60 to 31536000, not '5'"),
+        ("LOG_LEVEL", "loud", "takes debug, info, warn or error, not 'loud'"),
+        ("LOOP_GUARD", "maybe", "takes off, standard or strict, not 'maybe'"),
+        ("DEFAULT_PROVIDER", "acme", "takes anthropic, openai, openrouter or gemini, not 'acme'"),
+        ("SERVER_TOOLS_MODE", "x", "takes error, enforceAnthropic or emulate, not 'x'"),
+        ("MAX_BODY_BYTES", "5MB", "takes a whole number from 1024 to 67108864, not '5MB'"),
+        ("RATE_LIMIT_TOKENS_PER_DAY", "0", "takes a whole number of 1 or more, not '0'"),
+        ("UPSTREAM_IDLE_TIMEOUT_SECONDS", "-1", "takes a number above 0, 3600 at most, not '-1'"),
+        ("UPSTREAM_TOTAL_TIMEOUT_SECONDS", "-1", "takes a number above 0, not '-1'"),
+        ("UPSTREAM_TOTAL_TIMEOUT_SECONDS", "long", "takes a number, not 'long'"),
+        ("LOG_BODIES", "2", "takes a number from 0 to 1, not '2'"),
+        ("ALLOW_ORIGINS", "example.com", "takes origins such as https://app.example.com"),
+        ("ALLOW_ORIGINS", "https://a.example,https://b.example/path", "takes origins such as"),
+        ("TOOL_BRIDGE_STREAM", "perhaps", "takes true or false, not 'perhaps'"),
         ("MODEL_MAP", "claude=gpt", "takes a JSON object"),
         ("MODEL_MAP", '["a"]', "takes a JSON object"),
         ("MODEL_MAP", '{"a": 1}', "takes a JSON object"),
@@ -57,6 +66,7 @@ def test_values_as_people_write_them() -> None:
             "OPENAI_API_KEY": "one, two",
             "UPSTREAM_OPENAI_BASE_URL": "http://10.0.0.7:8000/v1/",
             "WORKER_TOKEN": "ann:first-token, second-token",
+            "ALLOW_ORIGINS": "https://a.example/, http://localhost:3000, null, vscode-webview://x, *",
             "STATE_TABLE": "",
             "PATH": "/usr/bin",
         }
@@ -67,6 +77,8 @@ def test_values_as_people_write_them() -> None:
     assert settings.openai_api_key == ("one", "two")
     assert settings.openai_base_url == "http://10.0.0.7:8000/v1"
     assert settings.worker_token == {"first-token": "ann", "second-token": "token-2"}
+    origins = ("https://a.example", "http://localhost:3000", "null", "vscode-webview://x", "*")
+    assert settings.allow_origins == origins
     assert settings.state_table is None
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import re
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from handler.cli import main
+from handler.observability import make_logger
 from handler.tail import TailError, deployed_lines, follow, readable
 
 if TYPE_CHECKING:
@@ -74,11 +77,49 @@ def test_what_is_unusual_stands_out(changes: dict[str, object], shown: list[str]
         ),
         ('{"level": "WARNING", "message": "bodies", "trace_id": "req_1", "request": "{}"}', "WARNING  bodies  req_1"),
         ("[1, 2]", "[1, 2]"),
+        (
+            "12:00:00 GET /x trace_id=req_1 status=404 latency_ms=oops",
+            "12:00:00 GET /x trace_id=req_1 status=404 latency_ms=oops",
+        ),
+        (
+            "12:00:00 bridge.route trace_id=req_1 provider=openai",
+            "12:00:00 bridge.route trace_id=req_1 provider=openai",
+        ),
     ],
-    ids=["metrics", "platform", "start", "traceback", "terminal form", "a step", "bodies", "no object"],
+    ids=[
+        "metrics",
+        "platform",
+        "start",
+        "traceback",
+        "terminal form",
+        "a step",
+        "bodies",
+        "no object",
+        "broken",
+        "a local step",
+    ],
 )
 def test_other_lines_are_told_or_left_out(line: str, shown: str | None) -> None:
     assert readable(line) == shown
+
+
+def test_a_line_of_a_local_bridge_reads_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    """As the terminal's own formatter writes it: values with spaces, nothing that is zero or empty."""
+    fields = {name: value for name, value in REQUEST.items() if name not in ("level", "timestamp", "message")}
+    fields |= {"losses": ("top_k", "metadata"), "route_reason": "no provider is configured: the demo model answers"}
+    record = logging.LogRecord("toolbridge", logging.INFO, "", 0, "POST /v1/messages", None, None)
+    record.__dict__["fields"] = fields
+    logger = make_logger("info", as_json=False)
+    line = logger.handlers[0].format(record)
+    shown, expected = readable(line) or "", readable(json.dumps(REQUEST)) or ""
+    assert shown.split("  ")[1:] == expected.split("  ")[1:]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", shown.split("  ")[0])
+
+
+@pytest.mark.parametrize("name", ["x ttft_ms='a'", "x input_tokens=many", "x tool_call_count=((((", "x losses=oops"])
+def test_a_name_that_looks_like_a_field_breaks_nothing(name: str) -> None:
+    line = f"12:00:00 POST /v1/messages trace_id=req_1 status=200 wire_model={name} latency_ms=3.5 ttft_ms=1.5"
+    assert (readable(line) or "").startswith("12:00:00  200  POST /v1/messages  x  ")
 
 
 def test_a_name_cannot_move_the_cursor() -> None:

@@ -184,7 +184,7 @@ def test_the_command_reads_the_store_itself(bridge: str, command: Any, tmp_path:
     ("arguments", "says"),
     [
         (("--from", "soon"), "from: takes a day"),
-        (("--url", "http://127.0.0.1:9"), "does not answer"),
+        (("--url", "http://127.0.0.1:9"), "nothing answers at http://127.0.0.1:9"),
     ],
 )
 def test_the_command_says_why_there_is_no_report(
@@ -205,4 +205,7 @@ def test_the_command_tells_what_the_bridge_refused(bridge: str, command: Any) ->
     code, _, complaint = command("usage", "--url", bridge, WORKER_TOKEN="stranger:not-known-here")
     assert code == 1
     assert "answered 401" in complaint
-    assert "token is missing or wrong" in complaint
+    assert "the token was refused: give another with --token or BRIDGE_TOKEN" in complaint
+    _, _, complaint = command("usage", "--url", bridge, "--token", "laptop:canary-with-name")
+    assert "--token and BRIDGE_TOKEN take the part after the colon, without the name" in complaint
+    assert "canary" not in complaint

@@ -47,7 +47,7 @@ SERVERS = (
     Server(r"^make run\b", says=r"Toolbridge on http://", log="bridge.log"),
     Server(r"^java .*DynamoDBLocal\.jar"),
     Server(r"^exec python -m uvicorn\b"),
-    Server(r"^tail -f ", says=r"(?s)(trace_id=req_\w+).*\1"),  # as the command before it said, from the same file
+    Server(r"^tail -f ", says=r"(?s)\b(req_\w+)\b.*\b\1\b"),  # as the command before it said, from the same file
 )
 
 # Environments of the tools are as make made them; a reader's make would look whether they are still up to date.

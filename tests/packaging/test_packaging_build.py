@@ -105,6 +105,14 @@ def test_building_again_replaces_the_package(tmp_path: Path) -> None:
     assert not (tmp_path / "left_over.py").exists()
 
 
+def test_an_unknown_architecture_stops_make_before_anything_is_replaced() -> None:
+    command = ["make", "-o", ".tools/sam/.ready", "-o", ".tools/uv/bin/uv", "build", "ARCH=bogus"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert "ARCH takes arm64 or x86_64, not 'bogus'" in run.stderr
+    assert run.stdout == ""
+
+
 def test_a_foreign_folder_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").touch()
     command = [sys.executable, str(SCRIPT), "--target", str(tmp_path), "--host"]

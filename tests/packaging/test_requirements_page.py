@@ -57,7 +57,22 @@ def test_a_range_of_ids_stands_for_each(marked: str, ids: list[str], script: dic
     assert script["expanded"](marked) == ids
 
 
+def test_the_summary_counts_and_the_details_name_the_tests(script: dict[str, Any]) -> None:
+    tests = {"A1": {"tests/a.py::test_two", "tests/a.py::test_one"}}
+    head, row = script["summary"](["A1", "A2"], tests).splitlines()
+    assert head.startswith("1 of 2 requirements have tests")
+    assert row.split() == ["A1", "2", "A2", "0"]
+    assert script["details"](["A1"], tests) == "A1\n  tests/a.py::test_one\n  tests/a.py::test_two"
+    assert script["details"](["A2"], tests) == "A2\n  -- no test --"
+
+
+def test_an_id_that_is_none_is_refused(script: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert script["main"](["FR1.1", "XY9"]) == 2
+    assert "XY9: not an id" in capsys.readouterr().err
+
+
 def test_every_requirement_has_a_test_or_a_reason() -> None:
     run = subprocess.run([sys.executable, SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=110, check=False)
     assert run.returncode == 0, run.stderr or run.stdout
-    assert "requirements have tests" in run.stdout
+    assert "requirements have tests" in run.stdout.splitlines()[0]
+    assert len(run.stdout.splitlines()) < 40

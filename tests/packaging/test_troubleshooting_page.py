@@ -30,7 +30,7 @@ FOREIGN = {
 # Names that are neither settings nor kinds of errors.
 OTHER_NAMES = {
     "template.yaml and make": {"AWS_IAM", "ARCH", "INFO"},
-    "clients": {"ANTHROPIC_AUTH_TOKEN"},
+    "clients": {"ANTHROPIC_AUTH_TOKEN", "BRIDGE_TOKEN"},
     "boto3": {"AWS_DEFAULT_REGION", "AWS_REGION"},
 }
 

@@ -86,7 +86,7 @@ async def ask(client: httpx2.AsyncClient, target: Target, seconds: float) -> Out
         async with asyncio.timeout(seconds):
             failure = await _exchange(client, target, watch)
     except (httpx2.HTTPError, httpx2.InvalidURL, EventTooLargeError, TimeoutError) as error:
-        failure = _failure_of(error, seconds)
+        failure = _failure_of(error, target, seconds)
     outcome = watch.outcome() if failure is None or watch.is_over else failure
     return (
         replace(outcome, text=_fit_to_print(outcome.text, target.secret)) if isinstance(outcome, Failure) else outcome
@@ -114,12 +114,12 @@ async def health_times(client: httpx2.AsyncClient, base_url: str) -> list[float]
     return times
 
 
-def _failure_of(error: Exception, seconds: float) -> Failure:
+def _failure_of(error: Exception, target: Target, seconds: float) -> Failure:
     match error:
         case TimeoutError():
             return Failure("timeout", f"not complete within {seconds:g} s")
         case httpx2.ConnectError() | httpx2.ConnectTimeout() | httpx2.InvalidURL():
-            return Failure("no connection", str(error))
+            return Failure("no connection", f"nothing answers at {target.base_url} ({error})")
         case EventTooLargeError():
             return Failure("not a stream", str(error))
         case _:

@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
     from handler.measuring.streams import Outcome
 
+P95_LEAST_VALUES = 20
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How values lie."""
+    """How values lie; where there are few, a p95 would be the largest of them by another name."""
 
     least: float
     median: float
-    p95: float
+    p95: float | None
     most: float
 
 
@@ -70,7 +72,8 @@ def spread(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
     ordered = sorted(values)
-    return Spread(ordered[0], median(ordered), ordered[math.ceil(len(ordered) * 0.95) - 1], ordered[-1])
+    p95 = ordered[math.ceil(len(ordered) * 0.95) - 1] if len(ordered) >= P95_LEAST_VALUES else None
+    return Spread(ordered[0], median(ordered), p95, ordered[-1])
 
 
 def summarize(outcomes: Sequence[Outcome]) -> Summary:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from handler.measuring.figures import added, spread, summarize
+from handler.running_bridge import token_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from handler.measuring.run import Measured, Plan
 
 PROTOCOL_WORDS = {"anthropic": "messages", "openai_chat": "chat", "openai_responses": "responses"}
+COLD_START_MS = 50.0
+"""A first token that comes later by less than this needs no explanation."""
 _HEADINGS = ("min", "median", "p95", "max")
 _FIGURES = {
     "first_token": "first token, ms",
@@ -81,6 +84,8 @@ def _side(target: Target, summary: Summary) -> str:
             f"  {summary.without_content} without content: reasoning may use up --max-tokens before a word is said"
         )
     lines += [f"  failed: {count} x {kind}: {summary.reasons[kind]}" for kind, count in summary.failures.items()]
+    if target.name == "bridge" and "http 401" in summary.failures:
+        lines.append(f"  {token_hint(target.secret)}")
     return "\n".join(lines) + "\n"
 
 
@@ -91,7 +96,8 @@ def _table(summary: Summary) -> str:
 
 
 def _numbers(values: Spread) -> Sequence[str]:
-    return [f"{value:,.1f}" for value in (values.least, values.median, values.p95, values.most)]
+    numbers = (values.least, values.median, values.p95, values.most)
+    return ["n/a" if value is None else f"{value:,.1f}" for value in numbers]
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -108,7 +114,8 @@ def _first_line(first: First | None) -> str:
         f"{abs(first.later_by):,.1f} ms {how} than the median of the other {first.others}\n"
     )
     why = "  It was slower than every other: a cold start, or the time to connect.\n"
-    return text + (why if first.later_than_all and first.others > 1 else "")
+    is_slow = first.later_than_all and first.others > 1 and first.later_by >= COLD_START_MS
+    return text + (why if is_slow else "")
 
 
 def _health_line(measured: Measured) -> str:
@@ -154,11 +161,11 @@ def _first_object(first: First | None) -> dict[str, Any] | None:
     return {**_milliseconds(times), "later_than_all": first.later_than_all}
 
 
-def _spread_object(values: Spread | None) -> dict[str, float] | None:
+def _spread_object(values: Spread | None) -> dict[str, float | None] | None:
     if values is None:
         return None
     numbers = (values.least, values.median, values.p95, values.most)
-    return {name: round(number, 3) for name, number in zip(_HEADINGS, numbers, strict=True)}
+    return {name: None if number is None else round(number, 3) for name, number in zip(_HEADINGS, numbers, strict=True)}
 
 
 def _milliseconds(times: Mapping[str, float | None]) -> dict[str, float | None]:
