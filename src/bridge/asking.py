@@ -73,9 +73,10 @@ class Asked:
             last = decoder.close()
             if last and isinstance(last[-1], StreamFailed):
                 raise
-            yield last  # it broke after everything had been said
-            return
-        yield self._masked(decoder.close())
+        else:
+            last = self._masked(decoder.close())
+        if last:  # where the connection broke, it broke after everything had been said
+            yield last
 
     def _masked(self, batch: list[StreamEvent]) -> list[StreamEvent]:
         last = batch[-1] if batch else None

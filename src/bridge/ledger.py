@@ -29,6 +29,8 @@ NOTE_SECONDS = 5.0
 MAX_DAYS = 366
 MAX_ROWS = 20_000
 KEPT_DAYS = 400
+MOST_AT_ONCE = 10**12
+"""What one answer may count: a provider that tells of more is wrong."""
 _MICRO = 1_000_000
 # What a spreadsheet would take for a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -198,7 +200,7 @@ def _amounts(usage: Usage, price: Price | None) -> dict[str, int]:
         "cost": price.cost(usage) if price else 0,
         "unpriced": int(price is None),
     }
-    return {"n": 1, **{name: amount for name, amount in amounts.items() if amount}}
+    return {"n": 1, **{name: min(amount, MOST_AT_ONCE) for name, amount in amounts.items() if amount}}
 
 
 def _row(counter: Counter) -> LedgerRow:

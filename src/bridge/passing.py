@@ -50,7 +50,7 @@ async def pass_through(
         await reply.aclose()
         raise broken_upstream(f"it answered {reply.status}, a redirect; check the base URL", provider.name)
     headers = {"content-type": JSON, **passed_back(reply.headers)}
-    if reply.status < 300 and headers["content-type"].startswith("text/event-stream"):
+    if reply.status < 300 and headers["content-type"].lower().startswith("text/event-stream"):
         body_writer = _relayed(call, reply, provider, keeper, watch)
         return Answer(reply.status, headers, body_writer, registry.heartbeat(call.protocol))
     if reply.status >= 400:

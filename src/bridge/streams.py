@@ -27,6 +27,7 @@ class Translation:
     """A provider's stream on its way to becoming a client's."""
 
     batches: AsyncIterator[list[StreamEvent]]
+    """Never empty ones."""
     close: Callable[[], Awaitable[None]]
     encoder: StreamEncoder
     keeper: AnswerKeeper
@@ -41,7 +42,7 @@ class Translation:
     def say(self, batch: list[StreamEvent], write: Write) -> Awaitable[None]:
         """Write a batch; the end of the message waits until its tool calls are stored."""
         batch = self.keeper.observe(batch)
-        if batch and batch[-1].__class__ is not MessageEnd:
+        if batch[-1].__class__ is not MessageEnd:
             return write(self.encoder.encode(batch))
         return self._say_end(batch, write)
 
@@ -49,8 +50,7 @@ class Translation:
         if len(batch) > 1:
             await write(self.encoder.encode(batch[:-1]))
         await self.keeper.settle()
-        if batch:
-            await write(self.encoder.encode(batch[-1:]))
+        await write(self.encoder.encode(batch[-1:]))
 
 
 async def streamed(call: ClientCall, translation: Translation, headers: Callable[[], Mapping[str, str]]) -> Answer:
@@ -70,12 +70,14 @@ def _stream_body(call: ClientCall, translation: Translation, first: list[StreamE
     async def write_all(write: Write) -> None:
         try:
             async with until(call.deadline):
-                await translation.say(first, write)
-                async for batch in translation.batches:
+                batch = first
+                await translation.say(batch, write)
+                while not isinstance(batch[-1], StreamFailed):
+                    batch = await anext(translation.batches)
                     await translation.say(batch, write)
-                    if batch and isinstance(batch[-1], StreamFailed):
-                        call.record.fail(batch[-1].error)
-                        break
+                call.record.fail(batch[-1].error)
+        except StopAsyncIteration:
+            pass
         except BridgeError as error:
             call.record.fail(error)
             await write(encode([StreamFailed(error)]))

@@ -11,7 +11,7 @@ import orjson
 
 from bridge.canonical.events import StreamFailed
 from bridge.canonical.head import AnswerHead
-from bridge.errors import BridgeError, kind_for_status
+from bridge.errors import BridgeError, ErrorKind, kind_for_status
 from bridge.exchange import Answer
 from bridge.protocols import registry
 from bridge.streams import EVENT_STREAM
@@ -30,7 +30,8 @@ def continued(answer: Answer, protocol: ProtocolName, model: str) -> Answer:
     """The answer as the rest of a stream that has begun: its status is out, so a failure is told in the stream."""
     if not isinstance(answer.body, bytes):
         return answer
-    rest = answer.body if answer.status < 300 else _failure(protocol, _error_in(answer), model)
+    is_stream = answer.headers.get("content-type", "").startswith("text/event-stream")
+    rest = answer.body if answer.status < 300 and is_stream else _failure(protocol, _error_in(answer), model)
 
     async def write_all(write: Write) -> None:
         await write(rest)
@@ -48,6 +49,8 @@ def _failure(protocol: ProtocolName, error: BridgeError, model: str) -> bytes:
 
 def _error_in(answer: Answer) -> BridgeError:
     """The error that an answer tells of, from its own body: it may be a provider's, passed through."""
+    if answer.status < 300:
+        return BridgeError(ErrorKind.API, "the provider sent a document where a stream was asked for")
     message, code = f"the provider answered {answer.status}", None
     try:
         error = orjson.loads(answer.body if isinstance(answer.body, bytes) else b"{}")["error"]

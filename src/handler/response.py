@@ -11,11 +11,13 @@ from handler.redaction import MAX_LOGGED_BYTES
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from bridge.exchange import Answer
+    from bridge.exchange import Answer, StreamBody
     from handler.asgi import Send
     from handler.endpoints import Edge
     from handler.request import HttpRequest
 
+_ENDS_OF_EVENTS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_LONGEST_END = 4
 _EVENT_STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -59,17 +61,20 @@ class Response:
         body = answer.body
         if isinstance(body, bytes):
             raise TypeError("an answer that is not a stream")
-        if self._beating is not None:
-            await self._beating
-        else:
+        if self._beating is None:
             self._heartbeat = answer.heartbeat
-            await self._start(answer, _EVENT_STREAM)
+            try:
+                await self._start(answer, _EVENT_STREAM)
+            except BaseException:
+                await _abandon(body)
+                raise
         if self._timer is None and self._heartbeat:
             self._timer = self._loop.call_later(self._edge.heartbeat_seconds, self._look)
         await body(self._body)
         await self.finish()
 
     async def finish(self) -> None:
+        await self._beaten()
         self.rest()
         await self._body(b"", more=False)
 
@@ -93,10 +98,13 @@ class Response:
         self._timer = self._loop.call_later(max(interval - silence, interval / 10), self._look)
 
     def _is_between_events(self) -> bool:
-        return self._last_bytes.endswith(b"\n\n")
+        return self._last_bytes.endswith(_ENDS_OF_EVENTS)
+
+    def _is_beating(self) -> bool:
+        return self._beating is not None and not self._beating.done()
 
     def _speak_up(self) -> bool:
-        if self._beating is not None and not self._beating.done():
+        if self._is_beating():
             return True  # the client does not read
         if self.status == 0:
             answer = self._begin() if self._begin is not None else None
@@ -113,7 +121,7 @@ class Response:
             if beginning is not None:
                 await self._start(beginning, _EVENT_STREAM)
             if self._is_between_events():  # a read may have come since the timer's moment
-                await self._body(self._heartbeat)
+                await self._write(self._heartbeat)
 
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status
@@ -126,9 +134,27 @@ class Response:
         await self._send({"type": "http.response.start", "status": answer.status, "headers": pairs})
 
     def _body(self, data: bytes, more: bool = True) -> Awaitable[None]:
+        """Write a piece, after a sign of life that is under way: it may wait for the client to read."""
+        if self._beating is not None and not self._beating.done():
+            return self._write_after_beat(data, more)
+        return self._write(data, more)
+
+    async def _write_after_beat(self, data: bytes, more: bool) -> None:
+        await self._beaten()
+        await self._write(data, more)
+
+    async def _beaten(self) -> None:
+        """Wait for a sign of life that is under way."""
+        while self._beating is not None and not self._beating.done():
+            await asyncio.wait({self._beating})
+
+    def _write(self, data: bytes, more: bool = True) -> Awaitable[None]:
         self.sent_bytes += len(data)
         self.last_byte_at = self._silent_since = self._loop.time()
-        self._last_bytes = data
+        if len(data) >= _LONGEST_END:
+            self._last_bytes = data
+        else:
+            self._last_bytes = (self._last_bytes + data)[-_LONGEST_END:]
         if self.copy is not None and len(self.copy) < MAX_LOGGED_BYTES:
             self.copy += data
         return self._send({"type": "http.response.body", "body": data, "more_body": more})
@@ -146,3 +172,15 @@ class Response:
             "access-control-expose-headers": "request-id, x-conversation-id, x-bridge-losses, retry-after",
             "access-control-max-age": "600",
         }
+
+
+async def _abandon(body: StreamBody) -> None:
+    """Let a body that nobody will hear begin and be cancelled, so that it gives back what it holds."""
+
+    async def to_nobody(_data: bytes) -> None:
+        pass
+
+    speaking = asyncio.ensure_future(body(to_nobody))
+    await asyncio.sleep(0)
+    speaking.cancel()
+    await asyncio.wait({speaking})

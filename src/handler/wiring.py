@@ -72,6 +72,7 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
     routing, tracing = settings.routing(demo), make_tracing(settings)
     upstream, stores = _traced(tracing, make_upstream(settings), make_stores(settings))
     emulates = settings.server_tools_mode == "emulate"
+    observer = _make_observer(settings, as_json=as_json)
     translator = Translator(
         Caller(upstream, RetryPolicy(settings.upstream_retries)),
         stores.tools,
@@ -97,9 +98,9 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
         store=stores.tools,
         accounts=Accounts(
             Limiter(stores.counters, settings.rate_limits()),
-            _make_ledger(settings, stores),
+            _make_ledger(settings, stores, observer),
         ),
-        observer=_make_observer(settings, as_json=as_json),
+        observer=observer,
         tokens=settings.worker_token,
         allow_origins=settings.allow_origins,
         max_body_bytes=settings.max_body_bytes,
@@ -110,7 +111,7 @@ def build_edge(settings: Settings, *, as_json: bool, demo: Provider | None = Non
     )
 
 
-def _make_ledger(settings: Settings, stores: Stores) -> Ledger | None:
+def _make_ledger(settings: Settings, stores: Stores, observer: Observer) -> Ledger | None:
     """On Lambda an invocation that is over is frozen, so nothing waits there; a local run writes when it has time."""
     if settings.ledger == "off":
         return None
@@ -118,7 +119,10 @@ def _make_ledger(settings: Settings, stores: Stores) -> Ledger | None:
         return Ledger(stores.counters)
     from bridge.state.gathered_counters import GatheredCounters
 
-    return Ledger(GatheredCounters(stores.counters))
+    def tell(reason: str) -> None:
+        observer.warn(f"usage cannot be written: {reason}")
+
+    return Ledger(GatheredCounters(stores.counters, on_failure=tell))
 
 
 def _make_observer(settings: Settings, *, as_json: bool) -> Observer:

@@ -401,6 +401,18 @@ def test_the_sdks_raise_an_error_that_comes_late(lively_bridge: str, upstream: S
 
 
 @pytest.mark.req("C12", "C11")
+@pytest.mark.parametrize(("path", "model"), [(MESSAGES, "anthropic/claude-x"), (CHAT, "openai/gpt-x")])
+def test_a_document_that_comes_late_in_place_of_a_stream_is_an_error(
+    lively_bridge: str, upstream: ScriptedUpstream, path: str, model: str
+) -> None:
+    upstream.script = slow(json={"id": "x", "content": []})
+    answer = ask(lively_bridge, path, stream=True, model=model)
+    told = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert "document where a stream was asked for" in told[-1]["error"]["message"]
+    assert '{"id":' not in answer.text.replace("data: {", "")
+
+
+@pytest.mark.req("C12", "C11")
 def test_an_answer_that_is_no_stream_keeps_its_status_however_late(
     lively_bridge: str, upstream: ScriptedUpstream
 ) -> None:

@@ -187,3 +187,97 @@ def test_a_client_that_does_not_read_is_not_spoken_to_again_and_again() -> None:
         await response.streamed(streaming(body))
 
     run(test())
+
+
+def test_a_word_that_waits_for_the_client_is_not_overtaken() -> None:
+    """The client reads again in the moment in which the next bytes come: they go after what was waiting."""
+
+    class Deaf(Client):
+        async def send(self, message: dict[str, Any]) -> None:
+            await self.gate.wait()
+            self.messages.append(message)
+
+    async def test() -> None:
+        client = Deaf()
+        response = response_to(client)
+
+        async def body(write: Write) -> None:
+            await write(b"data: 1\n\n")
+            client.gate.clear()
+            await asyncio.sleep(INTERVAL * 3)  # a sign of life waits now
+            client.gate.set()
+            await write(b"data: {")
+            await write(b"}\n\n")
+
+        await response.streamed(streaming(body))
+        assert client.body == b"data: 1\n\n" + PING + b"data: {}\n\n"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(b"data: 1\r\n\r\n",), (b"data: 1\r\r",), (b"data: 1\n", b"\n"), (b"data: 1\n\n", b"")],
+    ids=["CR LF", "CR", "in two reads", "and nothing"],
+)
+def test_the_end_of_an_event_is_known_however_it_is_written(pieces: tuple[bytes, ...]) -> None:
+    async def test() -> None:
+        client = Client()
+
+        async def body(write: Write) -> None:
+            for piece in pieces:
+                await write(piece)
+            await until(lambda: PING in client.body)
+
+        await response_to(client).streamed(streaming(body))
+
+    run(test())
+
+
+def test_a_body_is_closed_although_its_head_never_got_out() -> None:
+    """The client of a kept-alive connection has not read the answer before, and leaves."""
+
+    async def test() -> None:
+        client, closed = Client(), []
+        client.gate.clear()
+
+        async def body(write: Write) -> None:
+            try:
+                await write(b"data: 1\n\n")
+                await asyncio.Event().wait()
+            finally:
+                closed.append(True)
+
+        speaking = asyncio.create_task(response_to(client).streamed(streaming(body)))
+        await asyncio.sleep(0.01)
+        speaking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await speaking
+        assert closed == [True]
+
+    run(test())
+
+
+def test_a_body_is_closed_although_its_early_beginning_never_got_out() -> None:
+    async def test() -> None:
+        client, closed = Client(), []
+        client.gate.clear()
+        response = response_to(client)
+        response.watch(lambda: Answer(200, {}, b"", PING))
+        await until(lambda: response.began_early)
+
+        async def body(write: Write) -> None:
+            try:
+                await write(b"data: 1\n\n")
+            finally:
+                closed.append(True)
+
+        speaking = asyncio.create_task(response.streamed(streaming(body)))
+        await asyncio.sleep(0.01)
+        speaking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await speaking
+        response.rest()
+        assert closed == [True]
+
+    run(test())

@@ -627,6 +627,24 @@ def test_an_answer_that_is_compressed_all_the_same_is_read() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, br"])
+def test_an_answer_in_an_encoding_that_cannot_be_read_is_refused(encoding: str) -> None:
+    closed: list[bool] = []
+
+    class Watched(Stream):
+        async def aclose(self) -> None:
+            closed.append(True)
+
+    async def test() -> None:
+        headers = {"content-encoding": encoding}
+        transport = httpx2.MockTransport(lambda _: httpx2.Response(200, headers=headers, stream=Watched(b"x")))
+        with pytest.raises(BridgeError, match="not asked for"):
+            await HttpUpstream(transport).send(UpstreamCall("acme", "GET", "http://acme.test/", {}, None))
+        assert closed == [True]
+
+    run(test())
+
+
 class Stream(httpx2.AsyncByteStream):
     def __init__(self, content: bytes) -> None:
         self._content = content

@@ -194,3 +194,31 @@ def test_closing_waits_for_a_write_that_is_under_way(slow: SlowStore) -> None:
         assert await values(slow) == EVERYTHING
 
     run(work())
+
+
+def test_a_line_that_no_store_takes_costs_no_other(store: CountingStore) -> None:
+    async def work() -> None:
+        gathered = GatheredCounters(store, 3600)
+        await gathered.add(KEY, {"n": 2**70}, EXPIRY)
+        await gathered.add(OTHER, {"n": 1}, EXPIRY)
+        assert await values(gathered) == {"two": {"n": 1}}
+        await gathered.aclose()
+
+    run(work())
+
+
+def test_a_failure_is_told_once_and_tried_again_later_and_later(tmp_path: Path) -> None:
+    place = tmp_path / "state.sqlite3"
+    place.mkdir()
+    told: list[str] = []
+
+    async def work() -> None:
+        gathered = GatheredCounters(SqliteCounters(SqliteFile(str(place))), 0.01, told.append)
+        await gathered.add(KEY, {"n": 1}, EXPIRY)
+        await asyncio.sleep(0.2)
+        assert len(told) == 1
+        assert "cannot be used" in told[0]
+        place.rmdir()
+        assert await values(gathered) == {"one": {"n": 1}}
+
+    run(work())

@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from bridge.errors import BridgeError
+from bridge.errors import BridgeError, ErrorKind
 from bridge.state.counters import Added, summed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bridge.state.counters import Counter, CounterKey, CounterStore, KeyRange
 
 GATHER_SECONDS = 0.25
+LONGEST_PAUSE_SECONDS = 30.0
 MAX_GATHERED = 1_000
 
 
@@ -26,8 +27,14 @@ class GatheredCounters:
     One task at a time writes, and nobody who waits for it can cancel it: what it has in hand would be lost.
     """
 
-    def __init__(self, store: CounterStore, seconds: float = GATHER_SECONDS) -> None:
-        self._store, self._seconds = store, seconds
+    def __init__(
+        self,
+        store: CounterStore,
+        seconds: float = GATHER_SECONDS,
+        on_failure: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
+        self._store, self._seconds, self._on_failure = store, seconds, on_failure
+        self._pause = seconds
         self._gathered: dict[CounterKey, tuple[dict[str, int], int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -69,7 +76,7 @@ class GatheredCounters:
 
     def _write_later(self) -> None:
         if self._timer is None and self._writing is None:
-            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin_writing)
+            self._timer = asyncio.get_running_loop().call_later(self._pause, self._begin_writing)
 
     def _begin_writing(self) -> asyncio.Task[None]:
         if self._timer is not None:
@@ -87,13 +94,23 @@ class GatheredCounters:
                 try:
                     await self._store.add(key, amounts, expires_at)
                 except BridgeError as error:
-                    self._failure = error
                     self._gather(key, amounts, expires_at)
+                    self._fail(error)
                     return
+                except Exception:  # noqa: BLE001  (a line that no store takes must not cost the others)
+                    self._fail(BridgeError(ErrorKind.API, "a counter holds what cannot be written"))
+            self._pause = self._seconds
         finally:
             self._writing = None
             if self._gathered:
                 self._write_later()
+
+    def _fail(self, error: BridgeError) -> None:
+        """Tell the first time; a store that goes on failing is left alone for longer and longer."""
+        if self._pause == self._seconds:
+            self._on_failure(error.message)
+        self._failure = error
+        self._pause = min(self._pause * 2, LONGEST_PAUSE_SECONDS)
 
     def _gather(self, key: CounterKey, amounts: Mapping[str, int], expires_at: int) -> None:
         before, _ = self._gathered.get(key, ({}, 0))

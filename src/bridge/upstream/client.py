@@ -78,7 +78,12 @@ class HttpUpstream:
         except BaseException:
             patience.close()
             raise
-        return HttpReply(response, call.provider, patience)
+        reply = HttpReply(response, call.provider, patience)
+        encoding = reply.headers.get("content-encoding", "").lower()
+        if not _READABLE.issuperset(part.strip() for part in encoding.split(",")):
+            await reply.aclose()
+            raise broken_upstream(f"the answer is encoded as {encoding[:32]!r}, which was not asked for", call.provider)
+        return reply
 
     def _admitting_breaker(self, call: UpstreamCall) -> Breaker:
         """The breaker of the call's host; BridgeError while it is open."""
@@ -100,6 +105,7 @@ class HttpUpstream:
 
 
 _parse_url = lru_cache(maxsize=256)(httpx2.URL)
+_READABLE = frozenset({"", "identity", "gzip", "deflate"})
 _SAID_ALWAYS = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "toolbridge"}
 
 
