@@ -106,7 +106,8 @@ def test_building_again_replaces_the_package(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_stops_make_before_anything_is_replaced() -> None:
-    command = ["make", "-o", ".tools/sam/.ready", "-o", ".tools/uv/bin/uv", "build", "ARCH=bogus"]
+    done = ["-o", ".tools/sam/.ready", "-o", ".tools/uv/bin/uv"]
+    command = ["make", "--no-print-directory", *done, "build", "ARCH=bogus"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert run.returncode == 2
     assert "ARCH takes arm64 or x86_64, not 'bogus'" in run.stderr
