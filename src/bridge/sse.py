@@ -30,6 +30,11 @@ class SseParser:
         self._limit = limit
         self._started = False
 
+    @property
+    def is_between_events(self) -> bool:
+        """True if nothing of an event has been fed yet that is not whole."""
+        return not self._buffer
+
     def feed(self, data: bytes) -> list[ServerSentEvent]:
         if self._started and not self._buffer and _is_one_line(data):
             return [ServerSentEvent(data[6:-2])]

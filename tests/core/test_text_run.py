@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -82,6 +83,22 @@ def decoded(events: Sequence[bytes], lessons: int) -> list[StreamEvent]:
 def test_what_is_not_parsed_reads_as_if_it_were(chunks: list[tuple[str, str, Any]], escapes: bool) -> None:
     events = [encoded(text, kind, layout, escapes=escapes) for text, kind, layout in chunks]
     assert repr(decoded(events, MAX_LESSONS)) == repr(decoded(events, 0))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    chunks=CHUNKS,
+    cuts=st.lists(st.integers(0, 2000), max_size=12),
+    comment=st.sampled_from([b"", b": hi\n\n", b"\r\n"]),
+)
+def test_it_does_so_however_the_bytes_are_cut(
+    chunks: list[tuple[str, str, Any]], cuts: list[int], comment: bytes
+) -> None:
+    events = [encoded(text, kind, layout, escapes=False) for text, kind, layout in chunks]
+    stream = comment.join(events)
+    borders = sorted({cut for cut in cuts if cut < len(stream)} | {0, len(stream)})
+    reads = [stream[start:end] for start, end in pairwise(borders)]
+    assert repr(decoded(reads, MAX_LESSONS)) == repr(decoded(reads, 0))
 
 
 def learned(pattern: bytes) -> TextRun:

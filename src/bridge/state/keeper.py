@@ -52,7 +52,7 @@ class AnswerKeeper:
 
     def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
         observed = self.tools.observe(events) if self.tools else list(events)
-        if observed and isinstance(observed[-1], MessageEnd):
+        if observed and observed[-1].__class__ is MessageEnd:
             self.record.stop_reason, self.record.usage = observed[-1].reason, observed[-1].usage
         if self.turn is not None:
             self.turn.observe(observed)

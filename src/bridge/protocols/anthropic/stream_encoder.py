@@ -67,6 +67,8 @@ class MessagesStreamEncoder:
         return b"".join([self._encode(event) for event in batch])
 
     def _encode(self, event: StreamEvent) -> bytes:
+        if event.__class__ is events.TextDelta and self._state is _State.BLOCK:
+            return self._delta(b'"text_delta","text":', event.text)
         following = _NEXT.get((self._state, event.__class__))
         if following is None:
             raise LocalProtocolError(f"{event.__class__.__name__} cannot come in state {self._state.name}")

@@ -80,7 +80,12 @@ class ChatStreamDecoder:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out: list[StreamEvent] = []
-        if self._state is _State.AWAITING and len(self._head) < MAX_HEAD_BYTES:
+        if self._run.is_known and self._state is _State.OPEN and self._sse.is_between_events:
+            text = self._run.text_in_read(data)
+            if text is not None:
+                self._plain_text(text, out)
+                return out
+        elif self._state is _State.AWAITING and len(self._head) < MAX_HEAD_BYTES:
             self._head += data
         try:
             for event in self._sse.feed(data):
@@ -121,7 +126,7 @@ class ChatStreamDecoder:
     def _event(self, data: bytes, out: list[StreamEvent]) -> None:
         if self._state in _OVER or not data.strip():
             return
-        if self._state is _State.OPEN and (text := self._run.text_in(data)) is not None:
+        if self._run.is_known and self._state is _State.OPEN and (text := self._run.text_in(data)) is not None:
             self._plain_text(text, out)
             return
         if data.startswith(b"[DONE]"):

@@ -22,25 +22,20 @@ _OPENING = (b'"content":"', b'"content": "')
 class TextRun:
     """What surrounds the text, once it is known. A stream whose chunks always differ elsewhere is given up on."""
 
-    __slots__ = ("_after", "_before", "_lessons_left")
+    __slots__ = ("_after", "_before", "_lessons_left", "_read_after", "_read_before", "is_known")
 
     def __init__(self) -> None:
-        self._before = self._after = b""
+        self.is_known = False
+        self._before = self._after = self._read_before = self._read_after = b""
         self._lessons_left = MAX_LESSONS
 
     def text_in(self, data: bytes) -> str | None:
         """The text of a chunk that holds nothing else; None if it has to be parsed."""
-        before, after = self._before, self._after
-        if not before or not data.startswith(before) or not data.endswith(after):
-            return None
-        letters = data[len(before) : len(data) - len(after)]
-        if not letters or b'"' in letters or b"\\" in letters:
-            return None
-        try:
-            text = letters.decode()
-        except UnicodeDecodeError:
-            return None
-        return text if text.isprintable() else None
+        return _plain_between(self._before, data, self._after)
+
+    def text_in_read(self, data: bytes) -> str | None:
+        """The same for a read that is one event with such a chunk, as most are."""
+        return _plain_between(self._read_before, data, self._read_after)
 
     def learn(self, data: bytes, chunk: WireObject) -> None:
         """Take a parsed chunk as the pattern, if it says a text and nothing else."""
@@ -52,7 +47,24 @@ class TextRun:
             before, found, after = data.partition(opening + text.encode() + b'"')
             if found and _says(before + opening, b'"' + after, chunk):
                 self._before, self._after = before + opening, b'"' + after
+                self.is_known = True
+                if b"\n" not in data and b"\r" not in data:
+                    self._read_before, self._read_after = b"data: " + self._before, self._after + b"\n\n"
                 return
+
+
+def _plain_between(before: bytes, data: bytes, after: bytes) -> str | None:
+    """The letters between known bytes, if they are letters that mean themselves."""
+    if not before or not data.startswith(before) or not data.endswith(after):
+        return None
+    letters = data[len(before) : len(data) - len(after)]
+    if not letters or b'"' in letters or b"\\" in letters:
+        return None
+    try:
+        text = letters.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if text.isprintable() else None
 
 
 def _is_plain(chunk: WireObject) -> bool:
@@ -65,13 +77,10 @@ def _is_plain(chunk: WireObject) -> bool:
     if choice.get("index") or not isinstance(delta, dict):
         return False
     text = delta.get("content")
+    if not isinstance(text, str) or not text or not text.isprintable():
+        return False
     others = (*choice.values(), *(value for name, value in delta.items() if name not in ("content", "role")))
-    return (
-        isinstance(text, str)
-        and bool(text)
-        and text.isprintable()
-        and not any(value for value in others if value is not delta)
-    )
+    return not any(value for value in others if value is not delta)
 
 
 def _says(before: bytes, after: bytes, chunk: WireObject) -> bool:
