@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -13,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from bench import measure
 from bench.cold_start import ColdStartError
+from bench.command import end_by_the_blocks, options, say
 from bench.cores import assign_cores, pinned
 from bench.load import LoadError
 from bench.package import BuildError, build_package
 from bench.plan import FULL, QUICK
 from bench.processes import StartError
-from bench.report import HISTORY, LEGEND, record, table
+from bench.report import LEGEND, record, table
 from bench.systems import systems, upstream
 
 if TYPE_CHECKING:
@@ -28,13 +27,15 @@ if TYPE_CHECKING:
     from bench.plan import Plan
     from bench.report import Row
 
+PROG = "python -m bench"
+ABOUT = "Measure the bridge beside a relay that only forwards bytes, against a scripted upstream."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)  # by way of the blocks that end the processes
-    plan = QUICK if options.quick else FULL
+    chosen = options(PROG, ABOUT).parse_args(arguments)
+    end_by_the_blocks()
+    plan = QUICK if chosen.quick else FULL
     cores = assign_cores()
     started = time.monotonic()
     try:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     print(f"{table(rows)}\n\n{LEGEND}\n{cores}; {time.monotonic() - started:.0f} s.")
-    record(rows, plan, options.history)
+    record(rows, plan, chosen.history)
     return 0
 
 
@@ -55,42 +56,24 @@ def _measure(plan: Plan, cores: Cores) -> list[Row]:
         stack.enter_context(pinned(cores.load))
         provider = stack.enter_context(upstream(folder, cores))
         package = folder / "package"
-        _say("building the package")
+        say("building the package")
         build_package(package)
-        _say("cold starts")
+        say("cold starts")
         starts = measure.cold_start_rows(package, provider, folder, cores, plan)
         running = stack.enter_context(systems(folder, cores, provider))
-        _say("first tokens")
+        say("first tokens")
         first_tokens = measure.first_token_rows(running, plan)
-        _say("streams")
+        say("streams")
         streams = [*measure.throughput_rows(running, plan), measure.cpu_row(running, plan)]
         # Before the large requests: their bodies would be most of the peak.
         memory = measure.memory_rows(running, plan)
-        _say("large requests")
+        say("large requests")
         large = measure.large_request_rows(running, plan)
         peak = measure.memory_row(running, "large requests")
-        _say("a long conversation")
+        say("a long conversation")
         turns = measure.conversation_rows(running, plan)
         weight = [*memory, peak, measure.package_row(package)]
         return [*starts, *first_tokens, *streams, *large, *turns, *weight]
-
-
-def _say(what: str) -> None:
-    print(f"… {what}", file=sys.stderr, flush=True)
-
-
-def _leave(_number: int, _frame: object) -> None:
-    sys.exit(143)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench",
-        description="Measure the bridge beside a relay that only forwards bytes, against a scripted upstream.",
-    )
-    parser.add_argument("--quick", action="store_true", help="a short run: everything is measured, but roughly")
-    parser.add_argument("--history", type=Path, default=HISTORY, metavar="FILE", help="where the results are appended")
-    return parser
 
 
 if __name__ == "__main__":

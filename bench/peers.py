@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 from bench import measure
 from bench.cold_start import ColdStartError, bridge_entry, clean_interpreter, cold_start, floor_entry
 from bench.cold_state import stateful_entry
+from bench.command import end_by_the_blocks, options, say
 from bench.cores import assign_cores, pinned
 from bench.load import LoadError
 from bench.package import BuildError, build_package
@@ -23,7 +22,7 @@ from bench.peer_report import LEGEND, PeerRow, Target, peer_table, verdicts
 from bench.peer_systems import PEERS, ROUTER_NAME, check_installed, cold_start_of_peer, paused, serving_peer
 from bench.plan import FULL, QUICK
 from bench.processes import StartError
-from bench.report import HISTORY, append_history
+from bench.report import append_history
 from bench.systems import systems, upstream
 
 if TYPE_CHECKING:
@@ -40,13 +39,15 @@ PEER_FULL = replace(FULL, first_tokens=120, large_requests=7, memory_streams=(1_
 PEER_QUICK = replace(QUICK, burst_tokens=100, memory_streams=(50, 0))
 NAMES = tuple(peer.name for peer in PEERS)
 
+PROG = "python -m bench.peers"
+ABOUT = "Measure the bridge beside claude-code-router and LiteLLM, against a scripted upstream."
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; returns the exit code. A missed target is told, not a failure."""
-    options = _parser().parse_args(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)  # by way of the blocks that end the processes
-    plan, cores, started = PEER_QUICK if options.quick else PEER_FULL, assign_cores(), time.monotonic()
+    chosen = options(PROG, ABOUT).parse_args(arguments)
+    end_by_the_blocks()
+    plan, cores, started = PEER_QUICK if chosen.quick else PEER_FULL, assign_cores(), time.monotonic()
     try:
         check_installed()
         rows = _measure(plan, cores)
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{peer_table(rows, NAMES)}\n\n{LEGEND}\n{cores}; {time.monotonic() - started:.0f} s.\n")
     print("\n".join(verdicts(rows)))
     figures = [{"name": row.name, "figures": dict(row.figures)} for row in rows]
-    append_history(figures, f"peers-{plan.name}", options.history)
+    append_history(figures, f"peers-{plan.name}", chosen.history)
     return 0
 
 
@@ -68,10 +69,10 @@ def _measure(plan: Plan, cores: Cores) -> list[PeerRow]:
         stack.enter_context(pinned(cores.load))
         provider = stack.enter_context(upstream(folder, cores))
         package = folder / "package"
-        _say("building the package")
+        say("building the package")
         build_package(package)
         starts = _cold_starts(plan, cores, folder, provider, package)
-        _say("starting all")
+        say("starting all")
         ours = stack.enter_context(systems(folder, cores, provider))
         peers = [stack.enter_context(serving_peer(peer, folder, provider, cores.system)) for peer in PEERS]
         field = Field(ours.direct, (ours.floor, ours.bridge, *peers), plan)
@@ -83,13 +84,13 @@ def _cold_starts(plan: Plan, cores: Cores, folder: Path, provider: Service, pack
     entries = {"bridge": bridge_entry(python, package, provider), "floor": floor_entry(python, package, provider)}
     seconds = {}
     for name, entry in entries.items():
-        _say(f"cold start: {name}")
+        say(f"cold start: {name}")
         seconds[name] = _repeated(lambda entry=entry: cold_start(entry, folder, cores).first_byte, plan.starts)  # type: ignore[misc]
     for peer in PEERS:
-        _say(f"cold start: {peer.name}")
+        say(f"cold start: {peer.name}")
         count = min(peer.starts, plan.starts)
         seconds[peer.name] = _repeated(lambda peer=peer: cold_start_of_peer(peer, folder, provider, cores), count)  # type: ignore[misc]
-    _say("cold start: bridge with DynamoDB")
+    say("cold start: bridge with DynamoDB")
     with stateful_entry(python, package, provider, folder) as entry:
         with_state = _repeated(lambda: cold_start(entry, folder, cores).first_byte, plan.starts)
     router = seconds[ROUTER_NAME]
@@ -118,14 +119,14 @@ class Field:
 
     def rows(self) -> list[PeerRow]:
         """Every row of the table but the cold starts."""
-        _say("just started: first tokens and paced streams")
+        say("just started: first tokens and paced streams")
         fresh = [*self._first_token_rows("just started", 1), self._cpu_row("just started", 1)]
-        _say("throughput and memory")
+        say("throughput and memory")
         chunks, memory = self._throughput(), self._memory()
-        _say("warmed up: first tokens and paced streams")
+        say("warmed up: first tokens and paced streams")
         rounds = self.plan.rounds
         warm = [*self._first_token_rows("warmed up", rounds), self._cpu_row("warmed up", rounds)]
-        _say("large requests")
+        say("large requests")
         large = _added(self._first_tokens(MESSAGES, self.plan.large_requests, rounds), median)
         twice = Target(2, chunks[ROUTER_NAME], at_least=True, of_what=ROUTER_NAME)
         return [
@@ -196,24 +197,6 @@ def _added(times: Mapping[str, Sequence[float]], of: Callable[[Sequence[float]],
 
 def _nothing() -> None:
     pass
-
-
-def _say(what: str) -> None:
-    print(f"… {what}", file=sys.stderr, flush=True)
-
-
-def _leave(_number: int, _frame: object) -> None:
-    sys.exit(143)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.peers",
-        description="Measure the bridge beside claude-code-router and LiteLLM, against a scripted upstream.",
-    )
-    parser.add_argument("--quick", action="store_true", help="a short run: everything is measured, but roughly")
-    parser.add_argument("--history", type=Path, default=HISTORY, metavar="FILE", help="where the results are appended")
-    return parser
 
 
 if __name__ == "__main__":

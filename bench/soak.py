@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import signal
 import sys
 import time
 from collections import Counter
@@ -20,6 +19,7 @@ from statistics import mean, median
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from bench.command import end_by_the_blocks, say
 from bench.measure import p95
 from bench.processes import StartError
 from bench.soak_client import Client, TurnError, make_http
@@ -117,8 +117,7 @@ class Outcome:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the soak; returns the exit code."""
     plan = _plan(arguments)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _leave)  # by way of the blocks that end the processes
+    end_by_the_blocks()
     try:
         outcome = _run(plan)
     except (OSError, StartError, TurnError) as error:
@@ -162,12 +161,12 @@ async def _soak(plan: Plan, fleet: Fleet, proxy: FaultyProxy, upstream_port: int
     ):
         client = Client(fleet.ports, book, http, dice)
         await measure_added(client, 10 * plan.bridges, LATENCY_AT_ONCE)  # warms up
-        _say("costs")
+        say("costs")
         meter = CostMeter(client, proxy.operations, plan.cost_repeats)
         costs, growth = await meter.by_kind(), await meter.by_length(plan.lengths)
-        _say("what the store adds")
+        say("what the store adds")
         plain_ms, added = await measure_added(client, plan.latency_rounds, LATENCY_AT_ONCE)
-        _say(f"{plan.turns:,} tool turns with faults and kills, {plan.seconds:.0f} s at most")
+        say(f"{plan.turns:,} tool turns with faults and kills, {plan.seconds:.0f} s at most")
         proxy.operations.clear()
         proxy.faults = plan.faults
         started = time.monotonic()
@@ -239,14 +238,6 @@ def _report(outcome: Outcome) -> str:
 
 def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counter.most_common())
-
-
-def _say(what: str) -> None:
-    print(f"… {what}", file=sys.stderr, flush=True)
-
-
-def _leave(_number: int, _frame: object) -> None:
-    sys.exit(143)
 
 
 def _plan(arguments: Sequence[str] | None) -> Plan:

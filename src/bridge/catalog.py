@@ -154,14 +154,13 @@ class Catalog:
         return slot
 
     async def _fetch(self, provider: Provider, key: str | None) -> tuple[ModelEntry, ...] | None:
-        url = provider.url(_LIST_PATHS.get(provider.protocol, "/models"))
-        call = UpstreamCall(provider.name, "GET", url, provider.call_headers(key, {}), None)
+        call = list_call(provider, key)
         try:
             async with asyncio.timeout(self._patience):
                 body = await self._read(call)
         except (BridgeError, TimeoutError):
             return None
-        rows = None if body is None else _rows(body)
+        rows = None if body is None else rows_of(body)
         return None if rows is None else _listed(self._table, provider, rows)
 
     async def _read(self, call: UpstreamCall) -> bytes | None:
@@ -221,7 +220,13 @@ def _merged(*lists: Iterable[ModelEntry]) -> dict[str, ModelEntry]:
     return {entry.id: entry for entries in lists for entry in entries}
 
 
-def _rows(body: bytes) -> Iterable[JsonObject] | None:
+def list_call(provider: Provider, key: str | None) -> UpstreamCall:
+    """The question for a provider's models."""
+    url = provider.url(_LIST_PATHS.get(provider.protocol, "/models"))
+    return UpstreamCall(provider.name, "GET", url, provider.call_headers(key, {}), None)
+
+
+def rows_of(body: bytes) -> Iterable[JsonObject] | None:
     """The models of either protocol's list, of which some servers send the bare array; None if it is no list."""
     try:
         parsed = orjson.loads(body)

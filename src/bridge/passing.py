@@ -129,7 +129,10 @@ class UsageWatch:
     def finish(self) -> None:
         """A stream that told of no usage is counted by a rule of thumb: an event is about a token."""
         if self._record.usage is None and self._events:
-            self._record.usage = Usage(self._asked_bytes // BYTES_PER_TOKEN, self._events, estimated=True)
+            self._record.usage = self._estimated()
+
+    def _estimated(self) -> Usage:
+        return Usage(self._asked_bytes // BYTES_PER_TOKEN, self._events, estimated=True)
 
     def __enter__(self) -> None:
         pass
@@ -144,7 +147,7 @@ class UsageWatch:
         """Nobody waits for the end: what was told so far is as of the start, and each event is about a token."""
         told = self._record.usage
         if told is None:
-            self._record.usage = Usage(self._asked_bytes // BYTES_PER_TOKEN, self._events, estimated=True)
+            self._record.usage = self._estimated()
         elif self._is_unfinished:
             self._record.usage = replace(told, output_tokens=max(told.output_tokens, self._events), estimated=True)
 

@@ -6,11 +6,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import orjson
-
-from bridge.catalog import MAX_LIST_BYTES
+from bridge.catalog import MAX_LIST_BYTES, list_call, rows_of
 from bridge.errors import BridgeError
-from bridge.ports import UpstreamCall
 from bridge.providers import DEFAULT_BASE_URLS, api_root
 from bridge.upstream.client import HttpUpstream
 from bridge.upstream.failures import NoAnswerError
@@ -56,9 +53,7 @@ def names_model(models: Sequence[str], wanted: str) -> bool:
 
 
 async def _ask(provider: Provider, upstream: HttpUpstream, seconds: float) -> Listing:
-    key = provider.keys[0] if provider.keys else None
-    path = "/models?limit=1000" if provider.protocol == "anthropic" else "/models"
-    call = UpstreamCall(provider.name, "GET", provider.url(path), provider.call_headers(key, {}), None)
+    call = list_call(provider, provider.keys[0] if provider.keys else None)
     try:
         async with asyncio.timeout(seconds):
             reply = await upstream.send(call)
@@ -77,13 +72,9 @@ async def _ask(provider: Provider, upstream: HttpUpstream, seconds: float) -> Li
 
 
 def _names(body: bytes) -> tuple[str, ...] | None:
-    """The ids of a list; some servers send the bare array, and Gemini says `models/` before each."""
-    try:
-        said = orjson.loads(body)
-    except orjson.JSONDecodeError:
+    """The ids of a list; Gemini says `models/` before each."""
+    rows = rows_of(body)
+    if rows is None:
         return None
-    rows = said.get("data") if isinstance(said, dict) else said
-    if not isinstance(rows, list):
-        return None
-    ids = (row.get("id") for row in rows if isinstance(row, dict))
+    ids = (row.get("id") for row in rows)
     return tuple(name.removeprefix("models/") for name in ids if isinstance(name, str) and name.isprintable())

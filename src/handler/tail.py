@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from handler.printing import printable
+
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +28,7 @@ _MILLISECONDS = ("latency_ms", "ttft_ms")
 _WHOLE = frozenset({*_COUNTS, "input_tokens", "output_tokens"})
 _LOCAL_REQUEST = re.compile(r"(\d\d:\d\d:\d\d) ([A-Z]+ /.*?)(?= trace_id=\S+ status=\d{3}\b)")
 _FIELD = re.compile(r" ([a-z_]+)=")
+_KEPT = "\n\t"  # the frames of a failure have lines of their own
 
 
 class TailError(Exception):
@@ -52,10 +55,10 @@ def readable(line: str) -> str | None:
     except orjson.JSONDecodeError:
         said = _local_request(line.rstrip("\n"))
     if not isinstance(said, dict):
-        return _printable(line.rstrip("\n"))
+        return printable(line.rstrip("\n"), _KEPT)
     if "_aws" in said or str(said.get("type", "")).startswith("platform."):
         return None
-    return _printable(_request_line(said) if "latency_ms" in said else _other_line(said))
+    return printable(_request_line(said) if "latency_ms" in said else _other_line(said), _KEPT)
 
 
 def _local_request(line: str) -> dict[str, Any] | None:
@@ -124,11 +127,6 @@ def _tokens(said: dict[str, Any]) -> str:
     taken, given = said.get("input_tokens") or 0, said.get("output_tokens") or 0
     about = "~" if said.get("usage_estimated") else ""
     return f"{about}{taken:,} -> {about}{given:,} tokens" if taken or given else ""
-
-
-def _printable(text: str) -> str:
-    """Names are the clients' words: nothing of them may move a cursor."""
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
 
 
 def follow(lines: Iterable[str], write: Callable[[str], object]) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
+from handler.printing import printable
 from handler.running_bridge import RunningBridgeError, add_bridge_options, ask_bridge
 from handler.usage_endpoint import days_of
 
@@ -113,12 +114,7 @@ def _cells(row: JsonObject) -> list[str]:
 def _cell(name: str, value: JsonValue) -> str:
     if name == "cost_usd":
         return "?" if value is None else f"{value:.4f}"
-    return f"{value:,}" if isinstance(value, int) else _printable(str(value))
-
-
-def _printable(text: str) -> str:
-    """Names are the clients' words: nothing of them may move a cursor."""
-    return "".join(letter if letter.isprintable() else "?" for letter in text)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -15,6 +15,7 @@ from bridge.sse import EventTooLargeError
 from bridge.traits import traits_of
 from bridge.upstream.transport import HttpTransport
 from handler.measuring.streams import Failure, StreamWatch, error_text
+from handler.printing import printable
 from handler.redaction import redacted
 
 if TYPE_CHECKING:
@@ -156,4 +157,4 @@ def _fit_to_print(text: str, secret: str | None) -> str:
     """A server's words on one line, without secrets and without what moves a cursor."""
     safe = text.replace(secret, "***") if secret else text
     line = " ".join(redacted(safe.encode("utf-8", "replace")).split())
-    return "".join(letter if letter.isprintable() else "?" for letter in line)[:MAX_REASON_LETTERS]
+    return printable(line)[:MAX_REASON_LETTERS]
