@@ -62,12 +62,12 @@ class _TerminalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line = _one_line(super().format(record))
-        if record.levelno >= logging.WARNING:
-            line += f" level={record.levelname}"
         fields: dict[str, object] = getattr(record, "fields", {})
         line += "".join(
             _one_line(f" {name}={value}") for name, value in fields.items() if value not in ("", 0, None, (), False)
         )
+        if record.levelno >= logging.WARNING:
+            line += f" level={record.levelname}"
         return line + getattr(record, "frames", "")
 
 

@@ -80,7 +80,7 @@ def ask_bridge(url: str, token: str | None, path: str, asked: Mapping[str, str |
     import httpx2
 
     parameters = {name: value for name, value in asked.items() if value}
-    headers = {"x-worker-token": token} if token else {}
+    headers = {"x-worker-token": token, "x-api-key": token} if token else {}  # without tokens, whose key it is counts
     try:
         answer = httpx2.get(f"{url}{path}", params=parameters, headers=headers, timeout=30)
     except httpx2.HTTPError as error:

@@ -153,6 +153,19 @@ def command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.req("LEDGER")
+def test_without_tokens_the_command_shows_what_its_key_used(
+    upstream: ScriptedUpstream, tmp_path: Path, command: Any
+) -> None:
+    upstream.script = [{"reply": {"chat": {"text": "Hi"}}}]
+    with running_bridge(tmp_path, UPSTREAM_OPENAI_BASE_URL=upstream.url) as url:
+        spend(url, "any", "openai/gpt-4.1")
+        code, printed, _ = command("usage", "--url", url, "--token", "any")
+        _, others, _ = command("usage", "--url", url, "--token", "another")
+    assert (code, printed.splitlines()[-1].split()[:2]) == (0, ["total", "1"])
+    assert others.startswith("nothing was used")
+
+
+@pytest.mark.req("LEDGER")
 def test_the_command_prints_a_table_from_a_running_bridge(bridge: str, command: Any) -> None:
     code, printed, _ = command("usage", "--url", bridge, WORKER_TOKEN=TOKENS)
     head, ci, laptop, total = printed.splitlines()
