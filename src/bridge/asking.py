@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.calling import (
@@ -24,6 +24,7 @@ from bridge.errors import BridgeError
 from bridge.protocols import registry
 from bridge.providers import ANSWER_PATHS
 from bridge.state.memory import without_replays
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.headers import trace_context
 from bridge.ports import UpstreamCall
 from bridge.upstream.retry import RetryPolicy, send_with_retries
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

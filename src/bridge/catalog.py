@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +24,7 @@ import orjson
 from bridge.errors import BridgeError
 from bridge.ports import UpstreamCall
 from bridge.routing import route
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -11,6 +10,7 @@ from uuid import uuid4
 from bridge.canonical.content import ToolResult, ToolUse
 from bridge.errors import invalid_request
 from bridge.state.claims import conversation_of, conversation_token, read_claim
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

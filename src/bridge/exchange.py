@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.canonical.events import add_usage
 from bridge.errors import BridgeError, DeadlineError, invalid_request
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.events import Usage

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import csv
 import time
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -17,6 +16,7 @@ import orjson
 
 from bridge.errors import BridgeError, invalid_request
 from bridge.state.counters import LedgerLine, ledger_ranges
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

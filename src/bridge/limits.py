@@ -11,12 +11,13 @@ import asyncio
 import math
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.state.counters import DAY, MINUTE, window_at
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

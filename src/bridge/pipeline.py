@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pydantic_core import from_json
@@ -20,6 +20,7 @@ from bridge.routing import RouteHints, lacks_rule, route
 from bridge.server_tools import enforced_route, server_tools_in
 from bridge.splice import with_model
 from bridge.traits import traits_of
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from bridge.traits import traits_of
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

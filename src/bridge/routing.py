@@ -6,12 +6,13 @@ siblings, the family that a bare name belongs to, and last the default provider.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from bridge.errors import invalid_request
 from bridge.providers import ANSWER_PATHS, PROTOCOL_NAMES
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

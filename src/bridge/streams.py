@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical.events import MessageEnd, StreamFailed
@@ -10,6 +9,7 @@ from bridge.deadline import until
 from bridge.errors import BridgeError, ErrorKind
 from bridge.exchange import Answer
 from bridge.protocols import registry
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping

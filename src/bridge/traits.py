@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
@@ -10,6 +9,8 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import orjson
+
+from bridge.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bridge.asking import Inquiry
@@ -26,6 +26,7 @@ from bridge.state.keeper import AnswerKeeper, Rendering
 from bridge.state.memory import ToolMemory
 from bridge.streams import EVENT_STREAM, Translation, streamed
 from bridge.traits import traits_of
+from bridge.values import dataclass
 from bridge.web_search import ShownSearches, searched_for, with_native_search
 
 if TYPE_CHECKING:

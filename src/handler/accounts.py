@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.exchange import MAX_STATE_ERROR
 from bridge.limits import counted_tokens
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.events import Usage

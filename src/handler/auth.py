@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from bridge.errors import BridgeError, ErrorKind
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

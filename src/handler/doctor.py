@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bridge.errors import BridgeError
+from bridge.values import dataclass
 from handler.greeting import example_model
 from handler.model_lists import ask_for_models
 from handler.setting_warnings import warnings_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -17,6 +17,7 @@ from bridge.routing import explain
 from bridge.state.claims import conversation_token
 from bridge.state.keys import partition_key
 from bridge.strict_json import check
+from bridge.values import dataclass
 from handler.limits import Limits, check_request
 from handler.page import page
 from handler.usage_endpoint import show_usage

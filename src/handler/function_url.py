@@ -16,11 +16,12 @@ from __future__ import annotations
 import base64
 import binascii
 import string
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import orjson
+
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from handler.asgi import Message, Scope

@@ -7,12 +7,13 @@ looks nowhere else, and leaves what is malformed to the protocol's own parser.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from bridge.canonical.json import dumps
 from bridge.errors import BridgeError, ErrorKind, invalid_request
 from bridge.strict_json import JsonLimits, deeper_than
+from bridge.values import dataclass
 
 MEGABYTE = 1024 * 1024
 MAX_MODEL_CHARACTERS = 256

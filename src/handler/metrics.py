@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from operator import attrgetter
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bridge.errors import ErrorKind, kind_for_status
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

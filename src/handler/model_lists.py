@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.catalog import MAX_LIST_BYTES, list_call, rows_of
@@ -11,6 +10,7 @@ from bridge.errors import BridgeError
 from bridge.providers import DEFAULT_BASE_URLS, api_root
 from bridge.upstream.client import HttpUpstream
 from bridge.upstream.failures import NoAnswerError
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,12 +11,12 @@ import enum
 import math
 import time
 import traceback
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import orjson
 
+from bridge.values import dataclass
 from handler.function_url import CONTENT_TYPE, error_messages, prelude
 
 if TYPE_CHECKING:

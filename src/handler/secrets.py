@@ -11,11 +11,11 @@ or token works without a deployment.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
 
+from bridge.values import dataclass
 from handler.settings import SettingsError, is_secret, setting_fields
 
 if TYPE_CHECKING:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError
+from bridge.values import dataclass
 from handler.printing import printable
 from handler.running_bridge import RunningBridgeError, add_bridge_options, ask_bridge
 from handler.usage_endpoint import days_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from bridge.upstream.breaker import BreakerRule
 from bridge.upstream.client import HttpUpstream
 from bridge.upstream.retry import RetryPolicy
 from bridge.upstream.timeouts import Timeouts
+from bridge.values import dataclass
 from handler.accounts import Accounts
 from handler.app import App
 from handler.endpoints import Edge

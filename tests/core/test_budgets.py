@@ -8,14 +8,17 @@ import subprocess
 import sys
 import tracemalloc
 from collections import Counter
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from bridge.calling import Caller
+from bridge.canonical.events import TextDelta
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.reading import Reading
 from bridge.protocols.anthropic.stream_encoder import MessagesStreamEncoder
@@ -112,6 +115,32 @@ def test_the_ledger_loads_boto3_only_after_the_first_byte(upstream: ScriptedUpst
     loaded = loaded_modules(upstream, LEDGER="on")
     assert within(loaded["first_byte"], UNUSED) == []
     assert within(loaded["end"], ("boto3",)) != []
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def own_dataclasses() -> list[type]:
+    packages = [import_module(name) for name in ("bridge", "handler")]
+    modules = [
+        import_module(found.name)
+        for package in packages
+        for found in walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+    members = [
+        member
+        for module in modules
+        for member in vars(module).values()
+        if isinstance(member, type) and is_dataclass(member)
+    ]
+    return [member for member in members if member.__module__.partition(".")[0] in ("bridge", "handler")]
+
+
+@pytest.mark.req("S5")
+def test_no_value_is_made_by_a_call_per_field() -> None:
+    frozen = [made.__qualname__ for made in own_dataclasses() if made.__dataclass_params__.frozen]  # type: ignore[attr-defined]
+    assert frozen == []
+    assert len({TextDelta("a"), TextDelta("a"), TextDelta("b")}) == 2
 
 
 # --- a stream -----------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from pydantic_core import from_json
@@ -24,6 +23,7 @@ from bridge.canonical.events import (
     WholeBlock,
 )
 from bridge.canonical.json import dumps
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from bridge.canonical.content import Base64Source, Document, Image, ToolResult
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.content import Block, CacheMark, Text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bridge.policies.answer_after_results import answer_after_results
@@ -11,6 +10,7 @@ from bridge.policies.read_only import keep_reading_tools
 from bridge.policies.reminders import count_reminders, strip_reminders
 from bridge.policies.repeated_text import drop_repeated_text
 from bridge.policies.result_text import count_user_texts, drop_result_text
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,13 @@ edit") or named as a thing ("explain the fix"). What is quoted as code, a file n
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

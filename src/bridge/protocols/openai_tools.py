@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from bridge.canonical.declared import RUN_BY_CLIENTS, declared_tools
 from bridge.canonical.request import ServerTool
 from bridge.errors import invalid_request
 from bridge.schemas.said import said_schema
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue

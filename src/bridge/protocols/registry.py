@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 import orjson
 
 from bridge.sse import encode_event
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

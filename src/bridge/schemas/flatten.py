@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from bridge.schemas.keywords import ANNOTATIONS, READ
@@ -14,6 +14,7 @@ from bridge.schemas.shapes import (
     resolve,
     without_references,
 )
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue

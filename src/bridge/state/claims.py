@@ -9,9 +9,10 @@ of the id that the client gave. It opens nothing by itself: the key in the store
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from uuid import UUID
+
+from bridge.values import dataclass
 
 _ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _CONVERSATION_CHARACTERS = 22

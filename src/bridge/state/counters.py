@@ -11,7 +11,7 @@ and shard.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date, timedelta
 from functools import lru_cache
 from hashlib import sha256
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, unquote
 
 from bridge.errors import BridgeError, invalid_request
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

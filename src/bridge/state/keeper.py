@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bridge.canonical.events import MessageEnd
 from bridge.errors import BridgeError
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -6,10 +6,10 @@ that most turns of a busy conversation write nothing for it. Items have a later 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.state.records import Liveness
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

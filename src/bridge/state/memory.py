@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import orjson
@@ -30,6 +30,7 @@ from bridge.state.claims import mint, read_claim, text_claim
 from bridge.state.keys import owner_key, partition_key
 from bridge.state.records import Found, Origin, ToolRecord
 from bridge.state.repair import orphan_results, restore_calls
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
 import orjson
+
+from bridge.values import dataclass
 
 CALLS_COUNTED = 500
 """How many calls of one conversation a list looks at."""

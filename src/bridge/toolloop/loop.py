@@ -11,12 +11,13 @@ all results there ........................ Ask again, with the answer and its re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.canonical.content import Replay, Text, ToolResult, ToolUse
 from bridge.canonical.request import Turn
 from bridge.toolloop.tools import MAX_OUTPUT_CHARACTERS
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

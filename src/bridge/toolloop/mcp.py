@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from bridge.toolloop.pinned import PinnedTransport, resolve_name
 from bridge.toolloop.tools import BridgeTool, McpCall
 from bridge.toolloop.urls import LOOPBACK_HOSTS, UrlRefusedError
 from bridge.upstream.addresses import is_public
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     import ssl

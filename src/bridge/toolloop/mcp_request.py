@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from bridge.canonical.request import ServerTool
 from bridge.errors import BridgeError, invalid_request
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

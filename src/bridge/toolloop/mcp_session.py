@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -17,6 +17,7 @@ from bridge.toolloop.mcp_request import ToolSpec
 from bridge.toolloop.mcp_results import output_of, without
 from bridge.toolloop.pinned import ForbiddenAddressError, PinnedTransport, TooLargeError
 from bridge.toolloop.tools import failed
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from bridge.canonical.content import ToolResult
@@ -19,6 +19,7 @@ from bridge.toolloop.loop import Ask, Finish, LoopLimits, LoopState, Run, next_a
 from bridge.toolloop.rounds import RoundReader
 from bridge.toolloop.running import BEGUN_SECONDS, ToolRunner
 from bridge.toolloop.tools import failed
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.canonical.request import ServerTool
@@ -13,6 +13,7 @@ from bridge.toolloop.execution import Claim, dump_output, load_output
 from bridge.toolloop.mcp_request import parse_servers, wants_mcp
 from bridge.toolloop.runner import ToolLoop
 from bridge.toolloop.toolbox import FETCH_TYPES, Toolbox
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from bridge.canonical.request import ServerTool
 from bridge.toolloop.restore import restore_bridge_calls
 from bridge.toolloop.tools import McpCall
 from bridge.toolloop.web_fetch import NAME, fetch_tool, unsaid_options
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

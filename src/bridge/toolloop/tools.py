@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from bridge.canonical.content import Base64Source, Document, Image, Text
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

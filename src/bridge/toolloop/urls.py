@@ -6,11 +6,12 @@ One parser reads the URL for the rules and for the connection, so that the two c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import httpx2
+
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

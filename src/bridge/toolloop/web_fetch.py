@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from bridge.toolloop.readable import is_readable, media_type_of, readable
 from bridge.toolloop.tools import BridgeTool, ServerCall, ToolOutput, failed
 from bridge.toolloop.urls import UrlRefusedError, in_domains
 from bridge.upstream.addresses import is_public
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     import ssl

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, assert_never
+
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import httpx2
 
 from bridge.errors import BridgeError, ErrorKind
 from bridge.upstream.connecting import ForbiddenAddressError, UntrustedCertificateError
 from bridge.upstream.timeouts import Limit, Timeouts, timeout_message
+from bridge.values import dataclass
 
 
 class NoAnswerError(BridgeError):

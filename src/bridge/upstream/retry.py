@@ -6,12 +6,12 @@ import asyncio
 import random
 import re
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.deadline import DEADLINE_MARGIN_SECONDS
 from bridge.upstream.failures import NoAnswerError
 from bridge.upstream.peeked import peek
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

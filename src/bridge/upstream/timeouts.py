@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, ErrorKind
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from types import TracebackType

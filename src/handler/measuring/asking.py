@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -14,6 +14,7 @@ from bridge.providers import ANSWER_PATHS, Provider, api_root
 from bridge.sse import EventTooLargeError
 from bridge.traits import traits_of
 from bridge.upstream.transport import HttpTransport
+from bridge.values import dataclass
 from handler.measuring.streams import Failure, StreamWatch, error_text
 from handler.printing import printable
 from handler.redaction import redacted

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from bridge.values import dataclass
 from handler.measuring.streams import Answer, Failure
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from bridge.values import dataclass
 from handler.measuring.asking import Target, ask, health_times, is_refusal, open_client
 from handler.measuring.streams import Failure
 

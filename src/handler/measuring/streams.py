@@ -6,13 +6,13 @@ answer is whole only if its protocol's last event came.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from bridge.sse import SseParser
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import orjson
+
+from bridge.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

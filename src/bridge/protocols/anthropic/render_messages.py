@@ -7,7 +7,7 @@ comes twice; no text is blank. What makes a tool known or unknown stays a system
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from bridge.canonical import content as canonical
@@ -23,6 +23,7 @@ from bridge.protocols.anthropic.render_blocks import (
     render_text,
 )
 from bridge.protocols.anthropic.replayed_thinking import with_thinking
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from bridge.canonical.effort import EFFORTS, is_wanted, level_of, nearest_effort
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical.request import ServerTool, Tool
 from bridge.errors import invalid_request
 from bridge.protocols.anthropic.render_blocks import marked
 from bridge.schemas.anthropic import adapt_enforced, adapt_input
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue

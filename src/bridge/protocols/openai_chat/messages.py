@@ -7,7 +7,6 @@ then the user's own words and system turns, as they came. Neighbours of the same
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical import content as canonical
@@ -17,6 +16,7 @@ from bridge.canonical.words import NO_RESULT, TOOL_ERROR, server_block_text, wit
 from bridge.errors import invalid_request
 from bridge.protocols.openai_chat.content import document_parts, image_part, joined, text_part
 from bridge.protocols.openai_chat.replay import GEMINI_BYPASS, call_data
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

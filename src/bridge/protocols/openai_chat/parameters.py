@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bridge.canonical.effort import is_wanted, level_of, nearest_effort
 from bridge.errors import invalid_request
 from bridge.schemas.said import said_schema
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue

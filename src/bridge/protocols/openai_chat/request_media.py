@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical.content import Base64Source, Document, FileSource, Image, Text, UrlSource
 from bridge.errors import invalid_request
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.content import CacheMark

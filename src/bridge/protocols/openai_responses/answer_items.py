@@ -6,7 +6,6 @@ did is left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
 from bridge.canonical.content import RedactedThinking, ServerBlock, Text, Thinking, ToolUse
@@ -14,6 +13,7 @@ from bridge.canonical.json import dumps
 from bridge.protocols.openai_responses.call_forms import form_of
 from bridge.protocols.openai_responses.custom_input import raw_input
 from bridge.protocols.openai_responses.sealed_reasoning import seal
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,8 +7,9 @@ local shell, tool search         its type         local_shell_call, tool_search_
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

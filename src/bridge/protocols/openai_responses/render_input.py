@@ -6,7 +6,6 @@ calls, then the user's own words and system turns, as they came.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical import content as canonical
@@ -16,6 +15,7 @@ from bridge.canonical.words import NO_RESULT, TOOL_ERROR, server_block_text
 from bridge.errors import invalid_request
 from bridge.protocols.openai_responses.render_content import document_parts, image_part, text_part
 from bridge.protocols.openai_responses.replay import replayed
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from bridge.canonical.effort import is_wanted, level_of, nearest_effort
 from bridge.canonical.renaming import short_name
 from bridge.schemas.said import said_schema
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject

@@ -7,10 +7,10 @@ kept what came since the call before it: `reasoning`, which stands before the te
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bridge.canonical.json import dumps
+from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from bridge.canonical.json import JsonObject, JsonValue, WireObject
