@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.calling import (
@@ -129,8 +128,7 @@ class Inquiry:
             call.record.spend(Usage(input_tokens, estimated=True))
             raise
         if reply.status < 300:
-            reading = replace(rendered.reading, estimated_input_tokens=input_tokens)
-            return Asked(reply, server, reading, call.record, self._mask)
+            return Asked(reply, server, rendered.reading.of_input(input_tokens), call.record, self._mask)
         refusal = await self._refusal(reply, server)
         if not (call.record.replayed_calls and _refuses_replay(refusal)):
             raise refusal

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from bridge.errors import DeadlineError
 
 DEADLINE_MARGIN_SECONDS = 1.5
 
 
-class until:  # noqa: N801  (reads as a preposition where it is used)
-    """Ends what it surrounds a moment before the deadline, as an error that the client can retry."""
+_WITHOUT_END: AbstractAsyncContextManager[None] = nullcontext()
 
-    def __init__(self, deadline: float | None) -> None:
-        when = None if deadline is None else deadline - DEADLINE_MARGIN_SECONDS
+
+def until(deadline: float | None) -> AbstractAsyncContextManager[None]:
+    """Ends what it surrounds a moment before the deadline, as an error that the client can retry."""
+    return _WITHOUT_END if deadline is None else _Until(deadline - DEADLINE_MARGIN_SECONDS)
+
+
+class _Until(AbstractAsyncContextManager[None]):
+    def __init__(self, when: float) -> None:
         self._timeout = asyncio.timeout_at(when)
 
     async def __aenter__(self) -> None:

@@ -28,6 +28,7 @@ _ON = frozenset(
         "x-title",
     }
 )
+_TRACE = ("traceparent", "tracestate")
 _ON_PREFIXES = ("anthropic-", "openai-", "x-claude-code-", "x-codex-", "x-stainless-")
 _NOT_BACK = frozenset(
     {
@@ -55,8 +56,7 @@ _NOT_BACK_PREFIXES = ("access-control-", "cf-", "proxy-", "x-amz", "x-bridge-", 
 
 def trace_context(headers: Mapping[str, str]) -> dict[str, str]:
     """The client's trace, for every provider: whoever traces both sides sees one picture."""
-    told = {name: headers.get(name, "") for name in ("traceparent", "tracestate")}
-    return {name: value for name, value in told.items() if value and _is_plain(value)}
+    return {name: value for name in _TRACE if (value := headers.get(name)) and _is_plain(value)}
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # What another provider may do better: not a request that is wrong.
 _FAILED = frozenset({408, 429, 500, 502, 503, 504, 529})
+MAX_HINT = 256
+_HINTS = tuple((f"x-bridge-{name}", f"x-castari-{name}") for name in ("provider", "model", "wire-model"))
 EMBEDDING_PROVIDERS = ("openai", "openrouter", "gemini")
 
 
@@ -249,10 +251,8 @@ class Bridge:
 
 
 def _hints(headers: Mapping[str, str]) -> RouteHints:
-    def named(name: str) -> str | None:
-        value = headers.get(f"x-bridge-{name}") or headers.get(f"x-castari-{name}")
-        if value and len(value) > 256:
-            raise invalid_request(f"x-bridge-{name}: longer than 256 characters")
-        return value
-
-    return RouteHints(named("provider"), named("model"), named("wire-model"))
+    hints = [headers.get(name) or headers.get(older) for name, older in _HINTS]
+    for (name, _), hint in zip(_HINTS, hints, strict=True):
+        if hint and len(hint) > MAX_HINT:
+            raise invalid_request(f"{name}: longer than {MAX_HINT} characters")
+    return RouteHints(*hints)

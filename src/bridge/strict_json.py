@@ -22,6 +22,8 @@ from bridge.errors import invalid_request
 from bridge.values import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from bridge.canonical.json import JsonObject
     from bridge.errors import BridgeError
 
@@ -82,18 +84,16 @@ def _check_amount(body: bytes, max_keys: int) -> None:
 
 
 def _parse(body: bytes, limits: JsonLimits) -> JsonObject:
-    repeated: dict[str, Any] | None = None
-    repeated_key = ""
-
-    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal repeated, repeated_key
-        built = dict(pairs)
-        if len(built) != len(pairs):  # outer objects come later: no other fault hides the last one
-            repeated, repeated_key = built, _first_repeated(pairs)
-        return built
-
+    text = _text(body)
     try:
-        document = json.loads(_text(body), object_pairs_hook=build, parse_float=_number, parse_constant=_constant)
+        return _decoded(_DECODER, text, limits)
+    except _RepeatedKeyError:
+        raise _where_repeated(text, limits) from None
+
+
+def _decoded(decoder: json.JSONDecoder, text: str, limits: JsonLimits) -> JsonObject:
+    try:
+        document = decoder.decode(text)
     except json.JSONDecodeError as error:
         raise _not_json(f"{error.msg} at line {error.lineno} column {error.colno}") from None
     except RecursionError:
@@ -102,10 +102,35 @@ def _parse(body: bytes, limits: JsonLimits) -> JsonObject:
         raise _not_json("a number has too many digits") from None
     if not isinstance(document, dict):
         raise invalid_request("body: must be a JSON object")
-    if repeated is not None:
-        where = _path_to(document, repeated)
-        raise invalid_request(f"{where}: the key {repeated_key[:MAX_SHOWN_NAME]!r} stands there more than once")
     return document
+
+
+class _RepeatedKeyError(Exception):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise _RepeatedKeyError
+    return built
+
+
+def _where_repeated(text: str, limits: JsonLimits) -> BridgeError:
+    """The refusal of a text that repeats a key; what else is wrong with it is raised."""
+    repeated: list[tuple[dict[str, Any], str]] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = dict(pairs)
+        if len(built) != len(pairs):
+            repeated.append((built, _first_repeated(pairs)))
+        return built
+
+    document = _decoded(_decoder(build), text, limits)
+    holder, key = repeated[-1]  # outer objects come later: no other fault hides the last one
+    return invalid_request(
+        f"{_path_to(document, holder)}: the key {key[:MAX_SHOWN_NAME]!r} stands there more than once"
+    )
 
 
 def _text(body: bytes) -> str:
@@ -137,6 +162,13 @@ def _number(digits: str) -> float:
 
 def _constant(name: str) -> NoReturn:
     raise _not_json(f"{name} is not a JSON value")
+
+
+def _decoder(build: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> json.JSONDecoder:
+    return json.JSONDecoder(object_pairs_hook=build, parse_float=_number, parse_constant=_constant)
+
+
+_DECODER = _decoder(_object)
 
 
 def _first_repeated(pairs: list[tuple[str, Any]]) -> str:

@@ -6,6 +6,7 @@ import secrets
 import time
 from contextlib import aclosing
 from dataclasses import field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.asking import Inquiry
@@ -75,7 +76,7 @@ class Translator:
         try:
             request = tools.request if tools else request
             talk = conversation(call.headers, request)
-            call.record.conversation_id, call.record.input_shape = talk.id, shape_of(request)
+            call.record.conversation_id, call.record.input_shape = talk.id, partial(shape_of, request)
             target = self._target(call, route, talk)
             memory = ToolMemory(self.store, call.principal, target.family, call.record)
             sent = self._governed(call, await memory.recall(request, talk), protocol)
@@ -85,7 +86,8 @@ class Translator:
             inquiry = Inquiry(self.caller, call, route.provider, protocol, target)
             loop = tools.loop(call.principal, talk, call.headers, again=call.record.fallbacks > 0) if tools else None
             call.record.emulations = (loop is not None) + (sent.web_search != asked_for)
-            sent = replace(sent, stream=request.stream and self.stream_upstream)
+            if sent.stream and not self.stream_upstream:
+                sent = replace(sent, stream=False)
             job = _Job(call, client, talk, memory, inquiry, sent, turn, head, loop, tools)
             return await self._streamed(job) if request.stream else await self._whole(job)
         except BaseException:

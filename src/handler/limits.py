@@ -6,7 +6,7 @@ looks nowhere else, and leaves what is malformed to the protocol's own parser.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
@@ -30,15 +30,14 @@ _NAMES = {
     "prompt_cache_key": MAX_ID_CHARACTERS,
     "previous_response_id": MAX_ID_CHARACTERS,
 }
-_ITEM_IDS = ("id", "call_id", "tool_call_id")
+_ITEM_IDS = frozenset({"id", "call_id", "tool_call_id"})
 _BLOCK_IDS = ("id", "tool_use_id")
-_METADATA = ("metadata", "client_metadata")
-_OUTPUT_SCHEMAS = (
-    ("output_config", "format", "schema"),
-    ("output_format", "schema"),
-    ("response_format", "json_schema", "schema"),
-    ("text", "format", "schema"),
-)
+_OUTPUT_SCHEMAS = {
+    "output_config": ("format", "schema"),
+    "output_format": ("schema",),
+    "response_format": ("json_schema", "schema"),
+    "text": ("format", "schema"),
+}
 _IMAGES = frozenset({"image", "image_url", "input_image", "computer_screenshot"})
 _DOCUMENTS = frozenset({"document", "file", "input_file", "input_audio"})
 
@@ -59,17 +58,11 @@ class Limits:
 
 def check_request(document: _Object, limits: Limits) -> None:
     """A BridgeError that names the field, the limit and the setting, if the request holds more than it may."""
-    for name, longest in _NAMES.items():
-        _check_length(document.get(name), longest, name)
-    for name in _METADATA:
-        _check_metadata(document.get(name), name)
     walk = _Walk(limits)
-    for name in ("tools", "functions"):
-        walk.tools(document.get(name), name)
-    for path in _OUTPUT_SCHEMAS:
-        walk.schema(_inside(document, *path), ".".join(path))
-    for name in ("messages", "input"):
-        walk.messages(document.get(name), name)
+    for name, value in document.items():
+        check = _FIELDS.get(name)
+        if check is not None:
+            check(walk, value, name)
 
 
 class _Walk:
@@ -78,6 +71,21 @@ class _Walk:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._media = 0
+
+    def name(self, value: object, path: str) -> None:
+        _check_length(value, _NAMES[path], path)
+
+    def metadata(self, metadata: object, path: str) -> None:
+        if not isinstance(metadata, dict):
+            return
+        _check_length(metadata.get("user_id"), MAX_USER_CHARACTERS, f"{path}.user_id")
+        size = len(dumps(metadata))
+        if size > MAX_METADATA_BYTES:
+            raise _too_large(path, size, MAX_METADATA_BYTES)
+
+    def output_schema(self, value: object, path: str) -> None:
+        way = _OUTPUT_SCHEMAS[path]
+        self.schema(_inside(value, *way), ".".join((path, *way)))
 
     def messages(self, items: object, path: str) -> None:
         if not isinstance(items, list):
@@ -125,27 +133,30 @@ class _Walk:
             self.tools(tool["tools"], f"{path}.tools")
 
     def _message(self, item: _Object, path: str) -> None:
-        for name in _ITEM_IDS:
-            _check_length(item.get(name), MAX_ID_CHARACTERS, f"{path}.{name}")
-        for name in ("content", "output"):
-            self._content(item.get(name), f"{path}.{name}")
-        calls = item.get("tool_calls")
+        for name, value in item.items():
+            if name in _ITEM_IDS:
+                _check_length(value, MAX_ID_CHARACTERS, f"{path}.{name}")
+            elif name in ("content", "output"):
+                self._content(value, f"{path}.{name}")
+            elif name == "tool_calls":
+                self._calls(value, f"{path}.{name}")
+            elif name == "tools":
+                self.tools(value, f"{path}.{name}")
+
+    def _calls(self, calls: object, path: str) -> None:
         for index, call in enumerate(calls if isinstance(calls, list) else ()):
-            _check_length(_inside(call, "id"), MAX_ID_CHARACTERS, f"{path}.tool_calls.{index}.id")
-        self.tools(item.get("tools"), f"{path}.tools")
+            _check_length(_inside(call, "id"), MAX_ID_CHARACTERS, f"{path}.{index}.id")
 
     def _content(self, content: object, path: str) -> None:
         if isinstance(content, list):
             for index, block in enumerate(content):
-                if isinstance(block, dict):
+                if isinstance(block, dict) and block.get("type") != "text":
                     self._block(block, f"{path}.{index}")
-        elif isinstance(content, dict):
+        elif isinstance(content, dict) and content.get("type") != "text":
             self._block(content, path)
 
     def _block(self, block: _Object, path: str) -> None:
         kind = block.get("type")
-        if kind == "text":
-            return
         for name in _BLOCK_IDS:
             _check_length(block.get(name), MAX_ID_CHARACTERS, f"{path}.{name}")
         if kind in ("tool_addition", "tool_removal"):
@@ -173,6 +184,15 @@ class _Walk:
             raise _too_large(f"{path}.{name}", size, largest, setting)
 
 
+_FIELDS: dict[str, Callable[[_Walk, object, str], None]] = {
+    **dict.fromkeys(_NAMES, _Walk.name),
+    **dict.fromkeys(("metadata", "client_metadata"), _Walk.metadata),
+    **dict.fromkeys(("tools", "functions"), _Walk.tools),
+    **dict.fromkeys(_OUTPUT_SCHEMAS, _Walk.output_schema),
+    **dict.fromkeys(("messages", "input"), _Walk.messages),
+}
+
+
 def _carried(block: _Object) -> tuple[str, str]:
     """What a picture or file carries, mostly as base64, and the field it stands in."""
     match block:
@@ -190,15 +210,6 @@ def _carried(block: _Object) -> tuple[str, str]:
             return "input_audio.data", data
         case _:
             return "source", ""
-
-
-def _check_metadata(metadata: object, path: str) -> None:
-    if not isinstance(metadata, dict):
-        return
-    _check_length(metadata.get("user_id"), MAX_USER_CHARACTERS, f"{path}.user_id")
-    size = len(dumps(metadata))
-    if size > MAX_METADATA_BYTES:
-        raise _too_large(path, size, MAX_METADATA_BYTES)
 
 
 def _check_length(value: object, longest: int, path: str) -> None:

@@ -114,7 +114,7 @@ class Observer:
     def _diagnose(self, request: HttpRequest, record: Record) -> None:
         """The steps of one exchange under names that stay; counts and names, never content."""
         steps: dict[str, dict[str, object]] = {
-            "bridge.input": dict(record.input_shape),
+            "bridge.input": dict(record.input_shape()),
             "bridge.route": {
                 "provider": record.provider,
                 "wire_model": record.wire_model,

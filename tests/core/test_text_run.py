@@ -103,7 +103,8 @@ def test_it_does_so_however_the_bytes_are_cut(
 
 def learned(pattern: bytes) -> TextRun:
     run = TextRun()
-    run.learn(pattern, orjson.loads(pattern))
+    run.note(pattern, orjson.loads(pattern))
+    run.learn()
     return run
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 # Types of tools that Anthropic names and clients run; the others it runs itself.
+_TELLING = frozenset({canonical.ToolResult, canonical.ToolUse, canonical.ToolChange, canonical.ServerBlock})
 RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_toolset_")
 
 
@@ -31,7 +32,7 @@ def _changes(request: Request) -> tuple[set[str], set[str], list[Tool]]:
     removed: set[str] = set()
     wanted: set[str] = {request.tool_choice.name} if request.tool_choice and request.tool_choice.name else set()
     added: list[Tool] = []
-    for block in (block for turn in request.turns for block in turn.content):
+    for block in (block for turn in request.turns for block in turn.content if block.__class__ in _TELLING):
         match block:
             case canonical.ToolResult(content=content):
                 wanted.update(part.tool_name for part in content if isinstance(part, canonical.ToolReference))

@@ -25,6 +25,17 @@ class Reading:
     stop_sequences: tuple[str, ...] = ()
     estimated_input_tokens: int = 0
 
+    def of_input(self, estimated_tokens: int) -> Reading:
+        """The same, for a request of about so many tokens."""
+        return Reading(
+            self.provider,
+            self.tool_names,
+            self.reasoning_tags,
+            self.replays_reasoning_text,
+            self.stop_sequences,
+            estimated_tokens,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:

@@ -51,10 +51,13 @@ def rounds(turns: Iterable[Turn]) -> list[Round]:
 
 def _pair(one_round: Round) -> None:
     found: dict[str, list[ToolResult]] = {}
-    for block in (block for turn in one_round.followers for block in turn.content):
-        if isinstance(block, ToolResult):
-            found.setdefault(block.tool_use_id, []).append(block)
+    for turn in one_round.followers:
+        for block in turn.content:
+            if isinstance(block, ToolResult):
+                found.setdefault(block.tool_use_id, []).append(block)
     calls = one_round.calls
+    if not calls and not found:
+        return
     named = {call.id for call in calls}
     for tool_use_id in found.keys() - named:
         raise invalid_request(

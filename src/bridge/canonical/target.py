@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from bridge.values import dataclass
 
@@ -20,6 +21,10 @@ class Target:
     @property
     def family(self) -> str:
         """Who can read what this model gives with its tool calls: its provider, for models of the same make."""
-        vendor, slash, name = self.model.rpartition("/")
-        make = vendor if slash else re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]
-        return f"{self.provider}/{make}"
+        return f"{self.provider}/{_make(self.model)}"
+
+
+@lru_cache(maxsize=512)
+def _make(model: str) -> str:
+    vendor, slash, name = model.rpartition("/")
+    return vendor if slash else re.split(r"[^a-z]", name.lower(), maxsplit=1)[0]

@@ -80,6 +80,8 @@ class ToolRenderer(ABC):
     def _refuse_server_tools(self, request: Request) -> None:
         """Tools that only Anthropic knows by their type: BridgeError, unless the client can do without."""
         tools = [tool for tool in request.tools if isinstance(tool, ServerTool)]
+        if not tools:
+            return
         for tool in tools:
             if tool.optional:
                 self.losses.add(f"{tool.name}: this upstream cannot run it")

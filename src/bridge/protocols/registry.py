@@ -124,9 +124,12 @@ def usage_of(protocol: ProtocolName) -> Callable[[JsonObject, Usage | None], Usa
     return openai
 
 
+_PING = encode_event(b"ping", b'{"type":"ping"}')
+
+
 def heartbeat(protocol: ProtocolName) -> bytes:
     """What a stream says when there is nothing to say: an event that clients of the protocol skip."""
-    return encode_event(b"ping", b'{"type":"ping"}') if protocol == "anthropic" else b": keep-alive\n\n"
+    return _PING if protocol == "anthropic" else b": keep-alive\n\n"
 
 
 def encode_stream_error(protocol: ProtocolName, error: BridgeError) -> bytes:

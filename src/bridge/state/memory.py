@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.content import Replay, Text, ToolUse
+from bridge.canonical.content import Replay, Text, ToolResult, ToolUse
 from bridge.canonical.events import (
     BlockStop,
     InputDelta,
@@ -68,6 +68,8 @@ class ToolMemory:
 
     async def recall(self, request: Request, conversation: Conversation) -> Request:
         """The request with trimmed calls put back and provider data attached; BridgeError if a call is lost."""
+        if not self.signs_texts and not _tells_of_tools(request):
+            return request
         orphans = orphan_results(request)
         flagged = [call.id for call in _calls(request) if (claim := read_claim(call.id)) and claim.has_data]
         texts = [] if conversation.is_new or not self.signs_texts else signed_texts(request)
@@ -226,6 +228,10 @@ class ToolKeeper:
         while self._unsaved:
             records, self._unsaved = self._unsaved, []
             await self.memory.save(self.conversation, records)
+
+
+def _tells_of_tools(request: Request) -> bool:
+    return any(isinstance(block, ToolUse | ToolResult) for turn in request.turns for block in turn.content)
 
 
 def _calls(request: Request) -> list[ToolUse]:

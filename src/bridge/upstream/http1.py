@@ -15,7 +15,7 @@ import httptools
 import httpx2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable
 
 HIGH_WATER = 128 * 1024
 MAX_FRAMING_BYTES = 100 * 1024
@@ -79,7 +79,7 @@ class Connection(asyncio.BufferedProtocol):
         async for piece in pieces:
             self._transport.write(piece)
             while not self._writable and self._phase is Phase.HEAD and not self._failure:
-                await self._wait(seconds, httpx2.WriteTimeout)
+                await self._change(seconds, httpx2.WriteTimeout)
             if self._phase is not Phase.HEAD or self._failure:
                 return
         self._request_is_out = True
@@ -89,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._phase is Phase.HEAD:
             if self._failure:
                 raise self._failure
-            await self._wait(seconds, httpx2.ReadTimeout)
+            await self._change(seconds, httpx2.ReadTimeout)
 
     async def piece(self, seconds: float | None) -> bytes:
         """What has arrived of the body since the last time; empty at its end."""
@@ -98,7 +98,7 @@ class Connection(asyncio.BufferedProtocol):
                 return b""
             if self._failure:
                 raise self._failure
-            await (self._arrival() if seconds is None else self._wait(seconds, httpx2.ReadTimeout))
+            await self._change(seconds, httpx2.ReadTimeout)
         pieces, self._pieces, self._waiting_bytes = self._pieces, [], 0
         if self._is_paused:
             self._is_paused = False
@@ -115,17 +115,10 @@ class Connection(asyncio.BufferedProtocol):
         self._parser = httptools.HttpResponseParser(self)
         self._phase = Phase.HEAD
 
-    async def _wait(self, seconds: float | None, too_late: type[httpx2.TimeoutException]) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._arrival()
-        except TimeoutError:
-            raise too_late(f"nothing happened for {seconds:g} s") from None
-
-    def _arrival(self) -> asyncio.Future[None]:
+    def _change(self, seconds: float | None, too_late: type[httpx2.TimeoutException]) -> Awaitable[None]:
         """What is waited on for the next thing to happen."""
         waiter = self._waiter = self._loop.create_future()
-        return waiter
+        return waiter if seconds is None else _within(seconds, waiter, too_late)
 
     def _wake(self) -> None:
         waiter, self._waiter = self._waiter, None
@@ -245,6 +238,14 @@ class Connection(asyncio.BufferedProtocol):
         if self._phase is Phase.BODY:
             self._reusable = self._parser.should_keep_alive()
             self._phase, self._framing_bytes = Phase.DONE, 0
+
+
+async def _within(seconds: float, waiter: asyncio.Future[None], too_late: type[httpx2.TimeoutException]) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await waiter
+    except TimeoutError:
+        raise too_late(f"nothing happened for {seconds:g} s") from None
 
 
 def _is_readable(descriptor: int) -> bool:

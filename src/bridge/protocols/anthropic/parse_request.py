@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from bridge.errors import BridgeError
 
 MAX_REPORTED_PROBLEMS = 3
+_NOTHING_SAID = Reasoning()
 _HOMES: dict[type[wire.Wire], str] = {
     wire.ToolUseBlock: "assistant",
     wire.ThinkingBlock: "assistant",
@@ -98,7 +99,8 @@ def _unread(request: wire.MessagesRequest) -> Iterable[str]:
     """Names of fields inside messages and tools that the canonical form has no place for."""
     names: dict[str, None] = {}
     for message in request.messages:
-        names |= dict.fromkeys(f"message.{name}" for name in message.model_extra or ())
+        if message.model_extra:
+            names |= dict.fromkeys(f"message.{name}" for name in message.model_extra)
         for block in message.content or ():
             if block.model_extra and not isinstance(block, wire.ServerBlock):
                 names |= dict.fromkeys(f"{block.type}.{name}" for name in block.model_extra)
@@ -228,21 +230,25 @@ def _tool_choice(choice: wire.ToolChoice | None) -> ToolChoice | None:
 
 def _reasoning(request: wire.MessagesRequest) -> Reasoning:
     """What `thinking`, the effort (the newest turn's wins) and `metadata.castari.reasoning` say together."""
-    thinking = request.thinking
+    thinking, effort = request.thinking, _effort(request)
+    if thinking is None and effort is None and request.metadata is None:
+        return _NOTHING_SAID
     castari = _object(_object((request.metadata or {}).get("castari")).get("reasoning"))
     wanted = castari.get("max_tokens")
     budget = thinking.budget_tokens if thinking and thinking.type == "enabled" else None
     return Reasoning(
         enabled=True if castari else None if thinking is None else thinking.type != "disabled",
-        effort=_text(castari.get("effort")) or _effort(request),
+        effort=_text(castari.get("effort")) or effort,
         budget_tokens=wanted if isinstance(wanted, int) else budget,
         exclude=castari.get("exclude") is True,
     )
 
 
 def _effort(request: wire.MessagesRequest) -> str | None:
-    configs = (request.output_config, *(message.output_config for message in request.messages))
-    return next((config.effort for config in reversed(configs) if config and config.effort), None)
+    for message in reversed(request.messages):
+        if message.output_config and message.output_config.effort:
+            return message.output_config.effort
+    return request.output_config.effort if request.output_config else None
 
 
 def _output_format(request: wire.MessagesRequest) -> OutputFormat | None:

@@ -34,7 +34,8 @@ class ParameterRenderer:
         self._format(request, body)
         self._search(request.web_search, body)
         self._identity(request, body)
-        self._extras(request, body)
+        if request.extras or request.unread:
+            self._extras(request, body)
         return body
 
     def _extras(self, request: Request, body: JsonObject) -> None:

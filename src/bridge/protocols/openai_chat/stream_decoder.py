@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, ToolUseStart, Usage
+from bridge.canonical.events import MessageEnd, MessageStart, StreamFailed, TextDelta, ToolUseStart, Usage
 from bridge.canonical.fold import parse_arguments
 from bridge.canonical.json import load_object
 from bridge.canonical.quoting import not_a_stream
@@ -80,7 +80,7 @@ class ChatStreamDecoder:
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         out: list[StreamEvent] = []
-        if self._run.is_known and self._state is _State.OPEN and self._sse.is_between_events:
+        if self._state is _State.OPEN and self._run.is_known and self._sse.is_between_events:
             text = self._run.text_in_read(data)
             if text is not None:
                 self._plain_text(text, out)
@@ -126,9 +126,11 @@ class ChatStreamDecoder:
     def _event(self, data: bytes, out: list[StreamEvent]) -> None:
         if self._state in _OVER or not data.strip():
             return
-        if self._run.is_known and self._state is _State.OPEN and (text := self._run.text_in(data)) is not None:
-            self._plain_text(text, out)
-            return
+        if self._state is _State.OPEN and self._run.learn():
+            text = self._run.text_in(data)
+            if text is not None:
+                self._plain_text(text, out)
+                return
         if data.startswith(b"[DONE]"):
             self._end(out)
             return
@@ -141,8 +143,8 @@ class ChatStreamDecoder:
             self._fail(self._broken("the stream holds something that is not JSON"), out)
             return
         self.feed_chunk(chunk, out)
-        if self._state is _State.OPEN and self._tags is None:
-            self._run.learn(data, chunk)
+        if out and out[-1].__class__ is TextDelta and self._state is _State.OPEN and self._tags is None:
+            self._run.note(data, chunk)
 
     def _plain_text(self, text: str, out: list[StreamEvent]) -> None:
         self._characters += len(text)

@@ -22,11 +22,12 @@ _OPENING = (b'"content":"', b'"content": "')
 class TextRun:
     """What surrounds the text, once it is known. A stream whose chunks always differ elsewhere is given up on."""
 
-    __slots__ = ("_after", "_before", "_lessons_left", "_read_after", "_read_before", "is_known")
+    __slots__ = ("_after", "_before", "_lessons_left", "_noted", "_read_after", "_read_before", "is_known")
 
     def __init__(self) -> None:
         self.is_known = False
         self._before = self._after = self._read_before = self._read_after = b""
+        self._noted: tuple[bytes, WireObject] | None = None
         self._lessons_left = MAX_LESSONS
 
     def text_in(self, data: bytes) -> str | None:
@@ -37,11 +38,22 @@ class TextRun:
         """The same for a read that is one event with such a chunk, as most are."""
         return _plain_between(self._read_before, data, self._read_after)
 
-    def learn(self, data: bytes, chunk: WireObject) -> None:
-        """Take a parsed chunk as the pattern, if it says a text and nothing else."""
-        if not self._lessons_left or not _is_plain(chunk):
-            return
-        self._lessons_left -= 1
+    def note(self, data: bytes, chunk: WireObject) -> None:
+        """A chunk that was parsed. It is looked at when the next one comes: nobody's first token waits for it."""
+        if self._lessons_left:
+            self._noted = data, chunk
+
+    def learn(self) -> bool:
+        """Look at what was noted; True if there is a pattern now."""
+        if self._noted is not None:
+            (data, chunk), self._noted = self._noted, None
+            if _is_plain(chunk):
+                self._lessons_left -= 1
+                self._learn(data, chunk)
+        return self.is_known
+
+    def _learn(self, data: bytes, chunk: WireObject) -> None:
+        """Take a chunk that says a text and nothing else as the pattern, if its text is where it seems to be."""
         text: str = chunk["choices"][0]["delta"]["content"]
         for opening in _OPENING:
             before, found, after = data.partition(opening + text.encode() + b'"')
