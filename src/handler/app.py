@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Self
 
@@ -46,24 +47,32 @@ class App:
         if request.method == "OPTIONS":
             await response.whole(Answer(204, {}, b""))
             return
-        record = Record()
+        record, started = Record(), time.monotonic()
         count_for(record)
-        with edge.observer.exchange(request, record, response):
-            try:
-                endpoint = find_endpoint(request)
-                if endpoint not in PUBLIC:
-                    if not edge.tokens:
-                        refuse_other_sites(request, edge.allow_origins)
-                    edge, request.identity = await self._identified(edge, request)
-                    record.principal = request.identity.principal
-                await read_request(request, receive, edge.max_body_bytes)
-            except BridgeError as error:
-                await response.whole(_refused(error, request, record))
-                return
-            async with _ClientWatch(receive) as watch:
-                await self._serve(edge, endpoint, request, record, response)
-            record.client_gone = watch.has_left
-            await self._settle(edge, request, record)
+        try:
+            await self._exchange(edge, request, record, response, receive)
+        finally:
+            edge.observer.ended(request, record, response, started)
+
+    async def _exchange(
+        self, edge: Edge, request: HttpRequest, record: Record, response: Response, receive: Receive
+    ) -> None:
+        """Admit, answer and account for one request."""
+        try:
+            endpoint = find_endpoint(request)
+            if endpoint not in PUBLIC:
+                if not edge.tokens:
+                    refuse_other_sites(request, edge.allow_origins)
+                edge, request.identity = await self._identified(edge, request)
+                record.principal = request.identity.principal
+            await read_request(request, receive, edge.max_body_bytes)
+        except BridgeError as error:
+            await response.whole(_refused(error, request, record))
+            return
+        async with _ClientWatch(receive) as watch:
+            await self._serve(edge, endpoint, request, record, response)
+        record.client_gone = watch.has_left
+        await self._settle(edge, request, record)
 
     async def _settle(self, edge: Edge, request: HttpRequest, record: Record) -> None:
         """Count what was used, after the last byte."""

@@ -37,10 +37,10 @@ def identify(headers: Mapping[str, str], tokens: Mapping[str, str]) -> Identity:
         own = next((value for value in credentials if value), None)
         return Identity(_principal_of(own), own)
     for candidate in (headers.get("x-worker-token", ""), *credentials):
-        name = _token_name(candidate, tokens)
+        name = _token_name(candidate, tokens) if candidate else None
         if name is not None:
-            own = next((value for value in credentials if value and _token_name(value, tokens) is None), None)
-            return Identity(name, own)
+            others = [value for value in credentials if value and value != candidate]
+            return Identity(name, next((value for value in others if _token_name(value, tokens) is None), None))
     named = any(":" in value for value in (headers.get("x-worker-token", ""), *credentials))
     raise BridgeError(
         ErrorKind.AUTHENTICATION,

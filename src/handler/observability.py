@@ -7,7 +7,6 @@ import random
 import sys
 import time
 import traceback
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -16,8 +15,6 @@ from handler.metrics import Outcome
 from handler.redaction import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bridge.exchange import Record
     from handler.metrics import MetricsWriter
     from handler.request import HttpRequest
@@ -98,18 +95,14 @@ class Observer:
                 f"LOG_BODIES is on: bodies of {body_share:.0%} of all requests are logged; switch it off when done"
             )
 
-    @contextmanager
-    def exchange(self, request: HttpRequest, record: Record, response: SentResponse) -> Iterator[None]:
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            outcome = _outcome(response, started)
-            self._log(request, record, outcome)
-            if self._metrics is not None:
-                self._metrics.emit(record, outcome)
-            if response.copy is not None:
-                self._log_bodies(request, response.copy)
+    def ended(self, request: HttpRequest, record: Record, response: SentResponse, started: float) -> None:
+        """An exchange is over, however it went; `started` is monotonic time."""
+        outcome = _outcome(response, started)
+        self._log(request, record, outcome)
+        if self._metrics is not None:
+            self._metrics.emit(record, outcome)
+        if response.copy is not None:
+            self._log_bodies(request, response.copy)
 
     def _diagnose(self, request: HttpRequest, record: Record) -> None:
         """The steps of one exchange under names that stay; counts and names, never content."""

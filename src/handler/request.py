@@ -44,9 +44,9 @@ class HttpRequest:
     @classmethod
     def of(cls, scope: Scope) -> HttpRequest:
         invocation = scope.get("extensions", {}).get("toolbridge.invocation", {})
-        headers: dict[str, str] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
+        headers: dict[str, str] = {  # of one that comes several times, the first
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(scope["headers"])
+        }
         path: str = scope["path"]
         return cls(
             method=scope["method"],
@@ -87,21 +87,25 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
 
 def _head_refusal(scope: Scope) -> BridgeError | None:
     """What is wrong with the size of the path, the query or the headers."""
-    headers: list[tuple[bytes, bytes]] = list(scope["headers"])
+    headers: list[tuple[bytes, bytes]] = scope["headers"]
     if len(headers) > MAX_HEADERS:
         return invalid_request(f"headers: {len(headers)} were sent, at most {MAX_HEADERS} are taken")
-    sizes = {
-        "the path": (len(scope.get("raw_path") or scope["path"].encode()), MAX_PATH_BYTES),
-        "the query": (len(scope.get("query_string", b"")), MAX_QUERY_BYTES),
-        "all headers together": (sum(len(name) + len(value) for name, value in headers), MAX_ALL_HEADERS_BYTES),
-    }
-    for what, (size, largest) in sizes.items():
+    path, query = len(scope.get("raw_path") or scope["path"].encode()), len(scope.get("query_string", b""))
+    together = sum([len(name) + len(value) for name, value in headers])
+    if path <= MAX_PATH_BYTES and query <= MAX_QUERY_BYTES and together <= MAX_HEADER_BYTES:
+        return None
+    sizes = [
+        ("the path", path, MAX_PATH_BYTES),
+        ("the query", query, MAX_QUERY_BYTES),
+        ("all headers together", together, MAX_ALL_HEADERS_BYTES),
+        *(
+            (f"the header {name[:64].decode('latin-1')}", len(name) + len(value), MAX_HEADER_BYTES)
+            for name, value in headers
+        ),
+    ]
+    for what, size, largest in sizes:
         if size > largest:
             return BridgeError(ErrorKind.TOO_LARGE, f"{what}: {size} bytes, at most {largest} are taken")
-    for name, value in headers:
-        if len(name) + len(value) > MAX_HEADER_BYTES:
-            shown = name[:64].decode("latin-1")
-            return BridgeError(ErrorKind.TOO_LARGE, f"the header {shown}: at most {MAX_HEADER_BYTES} bytes are taken")
     return None
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ENDS_OF_EVENTS = (b"\n\n", b"\r\n\r\n", b"\r\r")
 _LONGEST_END = 4
+_ALWAYS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _EVENT_STREAM = {"cache-control": "no-cache", "x-accel-buffering": "no"}
 
 
@@ -126,8 +127,7 @@ class Response:
     async def _start(self, answer: Answer, extra: Mapping[str, str]) -> None:
         self.status = answer.status
         self.first_byte_at = self.last_byte_at = self._silent_since = self._loop.time()
-        headers = {"request-id": self._request.id, "x-content-type-options": "nosniff", "cache-control": "no-store"}
-        headers |= {**answer.headers, **extra, **self._cors()}
+        headers = {"request-id": self._request.id, **_ALWAYS, **answer.headers, **extra, **self._cors()}
         if headers["request-id"] != self._request.id:  # a provider's own, passed through
             headers["x-bridge-request-id"] = self._request.id
         pairs = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
@@ -160,9 +160,11 @@ class Response:
         return self._send({"type": "http.response.body", "body": data, "more_body": more})
 
     def _cors(self) -> dict[str, str]:
-        origin = self._request.headers.get("origin", "")
         allowed = self._edge.allow_origins
-        vary = {"vary": "origin"} if allowed else {}
+        if not allowed:
+            return {}
+        origin = self._request.headers.get("origin", "")
+        vary = {"vary": "origin"}
         if not origin or not (origin in allowed or "*" in allowed):
             return vary
         return vary | {

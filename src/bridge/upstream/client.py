@@ -1,14 +1,14 @@
 """Provider calls over HTTP: one pool of connections for the life of the process, with its limits and its breakers.
 
-Requests go to httpx2's transport interface directly. What its client would add (redirects, cookies, authentication,
-hooks) is not wanted here, and took a tenth of a short request's time.
+Requests go to the transport directly. What httpx2's client would add (redirects, cookies, authentication, hooks) is not
+wanted here, and took a tenth of a short request's time; its requests and responses took another twentieth.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -16,13 +16,15 @@ import httpx2
 from bridge.errors import BridgeError, ErrorKind, broken_upstream
 from bridge.upstream.breaker import Breaker, BreakerRule
 from bridge.upstream.failures import NoAnswerError, failure_before_answer, failure_within_answer
+from bridge.upstream.incoming import Limits, exchange_by
 from bridge.upstream.timeouts import Patience, Timeouts
 from bridge.upstream.transport import HttpTransport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Mapping
 
     from bridge.ports import UpstreamCall, UpstreamReply
+    from bridge.upstream.incoming import Incoming
 
 _DEFAULT_TIMEOUTS = Timeouts()
 _DEFAULT_RULE = BreakerRule()
@@ -40,7 +42,7 @@ class HttpUpstream:
     ) -> None:
         self._transport = transport
         self._timeouts = timeouts
-        self._extensions = {"timeout": httpx2.Timeout(None, connect=timeouts.connect).as_dict()}
+        self._limits = Limits(connect=timeouts.connect)
         self._rule = breaker
         self._breakers: dict[tuple[str, str], Breaker] = {}
 
@@ -65,25 +67,29 @@ class HttpUpstream:
             await self._transport.aclose()
 
     async def _send(self, call: UpstreamCall) -> HttpReply:
-        if self._transport is None:
-            self._transport = HttpTransport()
         patience = Patience(self._timeouts, call.provider)
         try:
-            request = _request(call, self._extensions)
             with patience:
-                response = await self._transport.handle_async_request(request)
+                answer = await self._exchange(call)
         except (httpx2.TransportError, httpx2.InvalidURL) as error:
             patience.close()
             raise failure_before_answer(error, call.provider, self._timeouts) from error
         except BaseException:
             patience.close()
             raise
-        reply = HttpReply(response, call.provider, patience)
+        reply = HttpReply(answer, call.provider, patience)
         encoding = reply.headers.get("content-encoding", "").lower()
         if not _READABLE.issuperset(part.strip() for part in encoding.split(",")):
             await reply.aclose()
             raise broken_upstream(f"the answer is encoded as {encoding[:32]!r}, which was not asked for", call.provider)
         return reply
+
+    def _exchange(self, call: UpstreamCall) -> Awaitable[Incoming]:
+        transport, url = self._transport, _parse_url(call.url)
+        if transport is None:
+            transport = self._transport = HttpTransport()
+        exchange = transport.exchange if isinstance(transport, HttpTransport) else partial(exchange_by, transport)
+        return exchange(call.method, url, _headers(call, url), call.body or b"", self._limits)
 
     def _admitting_breaker(self, call: UpstreamCall) -> Breaker:
         """The breaker of the call's host; BridgeError while it is open."""
@@ -109,31 +115,29 @@ _READABLE = frozenset({"", "identity", "gzip", "deflate"})
 _SAID_ALWAYS = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "toolbridge"}
 
 
-def _request(call: UpstreamCall, extensions: Mapping[str, object]) -> httpx2.Request:
-    url = _parse_url(call.url)
-    headers = {"host": url.netloc.decode("ascii"), **_SAID_ALWAYS}
-    headers |= {name.lower(): value for name, value in call.headers.items()}
+def _headers(call: UpstreamCall, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
+    headers = {**_SAID_ALWAYS, **{name.lower(): value for name, value in call.headers.items()}}
     if call.body is not None or call.method == "POST":
         headers["content-length"] = str(len(call.body or b""))
-    stream = httpx2.ByteStream(call.body or b"")
-    return httpx2.Request(call.method, url, headers=headers, stream=stream, extensions=extensions)
+    pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
+    return pairs if "host" in headers else [(b"host", url.netloc), *pairs]
 
 
 class HttpReply:
     """An open response."""
 
-    __slots__ = ("_patience", "_provider", "_response", "headers", "status")
+    __slots__ = ("_answer", "_patience", "_provider", "headers", "status")
 
-    def __init__(self, response: httpx2.Response, provider: str, patience: Patience) -> None:
-        self._response = response
+    def __init__(self, answer: Incoming, provider: str, patience: Patience) -> None:
+        self._answer = answer
         self._provider = provider
         self._patience = patience
-        self.status = response.status_code
-        self.headers: Mapping[str, str] = _named(response.headers.raw)
+        self.status = answer.status
+        self.headers: Mapping[str, str] = _named(answer.headers)
 
     async def chunks(self) -> AsyncIterator[bytes]:
         compressed = "content-encoding" in self.headers  # although asked not to
-        pieces = aiter(self._response.aiter_bytes() if compressed else self._response.stream)  # type: ignore[arg-type]
+        pieces = _inflated(self._answer) if compressed else aiter(self._answer)
         patience = self._patience
         try:
             with patience:
@@ -159,7 +163,11 @@ class HttpReply:
 
     async def aclose(self) -> None:
         self._patience.close()
-        await self._response.aclose()
+        await self._answer.aclose()
+
+
+def _inflated(answer: Incoming) -> AsyncIterator[bytes]:
+    return httpx2.Response(answer.status, headers=answer.headers, stream=answer).aiter_bytes()
 
 
 def _named(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:

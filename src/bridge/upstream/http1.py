@@ -15,7 +15,9 @@ import httptools
 import httpx2
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import Awaitable
+
+    from bridge.upstream.outgoing import Outgoing
 
 HIGH_WATER = 128 * 1024
 MAX_FRAMING_BYTES = 100 * 1024
@@ -73,16 +75,24 @@ class Connection(asyncio.BufferedProtocol):
 
     # One exchange, by the task that wants it
 
-    async def send(self, method: str, pieces: AsyncIterator[bytes], seconds: float | None) -> None:
+    async def send(self, request: Outgoing, seconds: float | None) -> None:
         """Write a request; an answer or an end that comes while it is being written stops the writing."""
-        self._begin(method)
-        async for piece in pieces:
-            self._transport.write(piece)
-            while not self._writable and self._phase is Phase.HEAD and not self._failure:
-                await self._change(seconds, httpx2.WriteTimeout)
-            if self._phase is not Phase.HEAD or self._failure:
+        self._begin(request.method)
+        for piece in request.whole:
+            if not await self._write(piece, seconds):
                 return
+        if request.rest is not None:
+            async for piece in request.rest:
+                if not await self._write(piece, seconds):
+                    return
         self._request_is_out = True
+
+    async def _write(self, piece: bytes, seconds: float | None) -> bool:
+        """Write a piece when there is room; True if the writing may go on."""
+        self._transport.write(piece)
+        while not self._writable and self._phase is Phase.HEAD and not self._failure:
+            await self._change(seconds, httpx2.WriteTimeout)
+        return self._phase is Phase.HEAD and not self._failure
 
     async def answer(self, seconds: float | None) -> None:
         """Wait for the head of the answer: `status`, `reason` and `headers`."""

@@ -103,9 +103,11 @@ class Patience:
             raise BridgeError(ErrorKind.TIMEOUT, message, provider=self._provider) from None
 
     def _arm(self) -> None:
+        """Look again when this wait may be over, or one that begins now with the limit between pieces: the sooner."""
         self.close()
-        if self._until < math.inf:
-            self._timer = self._loop.call_at(self._until, self._look)
+        when = min(self._until, self._loop.time() + self._idle)
+        if when < math.inf:
+            self._timer = self._loop.call_at(when, self._look)
 
     def _look(self) -> None:
         """The timer's moment: nothing is waited for, or a later wait has more time, or it is over."""

@@ -10,14 +10,16 @@ import httpx2
 from bridge.upstream.addresses import is_metadata
 from bridge.upstream.connecting import connect, default_context
 from bridge.upstream.http1 import Connection
+from bridge.upstream.incoming import Incoming, Limits, exchange_by
+from bridge.upstream.outgoing import outgoing, outgoing_of
 from bridge.upstream.proxies import Proxies
-from bridge.upstream.request_bytes import request_bytes, request_head
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from bridge.upstream.addresses import Address
+    from bridge.upstream.outgoing import Outgoing
 
 READ_BYTES = 64 * 1024
 IDLE_SECONDS = 60.0
@@ -52,20 +54,35 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         self._sweeping: asyncio.TimerHandle | None = None
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Serve a client of httpx2's."""
         proxied = self._proxies.transport_for(request.url)
         if proxied is not None:
             return await proxied.handle_async_request(request)
-        origin, head = _origin(request.url), request_head(request)
+        limits = Limits(**{name: request.extensions.get("timeout", {}).get(name) for name in Limits._fields})
+        incoming = await self._exchange(request.url, outgoing_of(request), limits)
+        said = {"http_version": b"HTTP/" + incoming.version.encode(), "reason_phrase": incoming.reason}
+        return httpx2.Response(incoming.status, headers=incoming.headers, stream=incoming, extensions=said)
+
+    async def exchange(
+        self, method: str, url: httpx2.URL, headers: Sequence[tuple[bytes, bytes]], body: bytes, limits: Limits
+    ) -> Incoming:
+        """The same for whoever wants neither httpx2's requests nor its responses, which take longer to make."""
+        if self._proxies.transport_for(url) is not None:
+            return await exchange_by(self, method, url, headers, body, limits)
+        return await self._exchange(url, outgoing(method, url, headers, body), limits)
+
+    async def _exchange(self, url: httpx2.URL, request: Outgoing, limits: Limits) -> Received:
+        origin = _origin(url)
         kept = self._kept(origin)
         if kept is not None:
             try:
-                return await self._exchange(kept, origin, head, request)
+                return await self._answered(kept, origin, request, limits)
             except (httpx2.ReadError, httpx2.RemoteProtocolError):
                 # It ended while it was idle, and nobody could know. The request has not been answered.
-                if kept.heard or not isinstance(request.stream, httpx2.ByteStream):
+                if kept.heard or request.rest is not None:
                     raise
-        fresh = await self._connect(origin, _limit(request, "connect"))
-        return await self._exchange(fresh, origin, head, request)
+        fresh = await self._connect(origin, limits.connect)
+        return await self._answered(fresh, origin, request, limits)
 
     async def aclose(self) -> None:
         if self._sweeping is not None:
@@ -79,21 +96,14 @@ class HttpTransport(httpx2.AsyncBaseTransport):
             await asyncio.wait(ending)
         await self._proxies.aclose()
 
-    async def _exchange(
-        self, connection: Connection, origin: Origin, head: bytes, request: httpx2.Request
-    ) -> httpx2.Response:
+    async def _answered(self, connection: Connection, origin: Origin, request: Outgoing, limits: Limits) -> Received:
         try:
-            await connection.send(request.method, request_bytes(head, request), _limit(request, "write"))
-            await connection.answer(_limit(request, "read"))
+            await connection.send(request, limits.write)
+            await connection.answer(limits.read)
         except BaseException:
             connection.drop()
             raise
-        return httpx2.Response(
-            connection.status,
-            headers=connection.headers,
-            stream=_Body(self, connection, origin, _limit(request, "read")),
-            extensions={"http_version": b"HTTP/" + connection.version.encode(), "reason_phrase": connection.reason},
-        )
+        return Received(self, connection, origin, limits.read)
 
     async def _connect(self, origin: Origin, seconds: float | None) -> Connection:
         if origin.scheme == "https" and self._context is None:
@@ -139,12 +149,14 @@ class HttpTransport(httpx2.AsyncBaseTransport):
             self._sweeping = loop.call_later(self._idle_seconds, self._sweep)
 
 
-class _Body(httpx2.AsyncByteStream):
-    """The body of an answer as it arrives."""
+class Received(Incoming):
+    """An answer on one of the pool's connections."""
 
     def __init__(self, pool: HttpTransport, connection: Connection, origin: Origin, seconds: float | None) -> None:
         self._pool, self._origin, self._seconds = pool, origin, seconds
         self._connection: Connection | None = connection
+        self.status, self.headers = connection.status, connection.headers
+        self.version, self.reason = connection.version, connection.reason
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -175,8 +187,3 @@ def _origin(url: httpx2.URL) -> Origin:
     if port > 0xFFFF:
         raise httpx2.InvalidURL(f"no such port: {port}")
     return Origin(url.scheme, url.raw_host.decode("ascii"), port)
-
-
-def _limit(request: httpx2.Request, name: str) -> float | None:
-    limit: float | None = request.extensions.get("timeout", {}).get(name)
-    return limit
