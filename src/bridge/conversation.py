@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+import secrets
 from hashlib import sha256
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 from bridge.canonical.content import ToolResult, ToolUse
 from bridge.errors import invalid_request
-from bridge.state.claims import conversation_of, conversation_token, read_claim
+from bridge.state.claims import conversation_of, conversation_token, new_conversation, read_claim
 from bridge.values import dataclass
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def conversation(headers: Mapping[str, str], request: Request) -> Conversation:
     token = _newest_token(request)
     if token is not None:
         return Conversation(conversation_of(token), token)
-    new = f"conv_{uuid4()}"
-    return Conversation(new, is_new=True)
+    return Conversation(new_conversation(secrets.token_hex(15)), is_new=True)
 
 
 def legal_conversation_id(conversation_id: str) -> str:
@@ -76,7 +75,7 @@ def _by_session(headers: Mapping[str, str], request: Request) -> str | None:
         value = headers.get(name)
         if value and _LEGAL.fullmatch(value):
             return value
-    found = _SESSION_IN_USER_ID.search(request.user_id or "")
+    found = _SESSION_IN_USER_ID.search(request.user_id) if request.user_id else None
     if found:
         return found[1] or found[2]
     key = request.extras.get("prompt_cache_key")
@@ -84,6 +83,8 @@ def _by_session(headers: Mapping[str, str], request: Request) -> str | None:
 
 
 def _newest_token(request: Request) -> str | None:
+    if request.kinds.isdisjoint((ToolUse, ToolResult)):
+        return None
     for turn in reversed(request.turns):
         for block in reversed(turn.content):
             if isinstance(block, ToolUse | ToolResult):

@@ -251,8 +251,8 @@ def _may_need_tools(request: Request) -> bool:
     """True if a request may ask for a tool that the bridge runs, or tells of one that it ran."""
     return (
         "mcp_servers" in request.extras
-        or any(isinstance(tool, ServerTool) for tool in request.tools)
-        or any(isinstance(block, ServerBlock) for turn in request.turns for block in turn.content)
+        or ServerBlock in request.kinds
+        or ServerTool in [tool.__class__ for tool in request.tools]
     )
 
 

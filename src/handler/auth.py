@@ -31,7 +31,7 @@ NOBODY = Identity("local", None)
 def identify(headers: Mapping[str, str], tokens: Mapping[str, str]) -> Identity:
     """Authenticate a request; with no tokens configured everyone is let in under the hash of their credential."""
     credentials = [headers.get("x-api-key", ""), _bearer(headers.get("authorization", ""))]
-    if not all(value.isascii() for value in credentials):
+    if not "".join(credentials).isascii():
         raise BridgeError(ErrorKind.AUTHENTICATION, "the key holds characters that no key has", retryable=False)
     if not tokens:
         own = next((value for value in credentials if value), None)

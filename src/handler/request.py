@@ -24,6 +24,7 @@ MAX_QUERY_BYTES = 8 * 1024
 
 _PLAIN = frozenset({"", "identity"})
 _GZIP = frozenset({"gzip", "x-gzip"})
+_READABLE = _PLAIN | _GZIP
 _GZIP_FORMAT = 16 + zlib.MAX_WBITS
 
 
@@ -116,7 +117,7 @@ def _declared_size(request: HttpRequest) -> int:
 
 def _encoding_of(request: HttpRequest) -> str:
     encoding = request.headers.get("content-encoding", "").strip().lower()
-    if encoding not in _PLAIN | _GZIP:
+    if encoding not in _READABLE:
         raise invalid_request(f"content-encoding: {encoding[:64]!r} is not taken; send the body plain or as gzip")
     return encoding
 

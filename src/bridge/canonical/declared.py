@@ -32,6 +32,8 @@ def _changes(request: Request) -> tuple[set[str], set[str], list[Tool]]:
     removed: set[str] = set()
     wanted: set[str] = {request.tool_choice.name} if request.tool_choice and request.tool_choice.name else set()
     added: list[Tool] = []
+    if request.kinds.isdisjoint(_TELLING):
+        return removed, wanted, added
     for block in (block for turn in request.turns for block in turn.content if block.__class__ in _TELLING):
         match block:
             case canonical.ToolResult(content=content):

@@ -107,6 +107,19 @@ class Request:
     """Fields inside messages and tools without a place here, by name."""
     echo: JsonObject = field(default_factory=dict)
     """What the client's own protocol needs to shape its answer; renderers towards providers never look at it."""
+    _kinds: frozenset[type[Block]] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def kinds(self) -> frozenset[type[Block]]:
+        """The kinds of blocks in its turns: who looks for one that is not there need not look twice."""
+        if self._kinds is None:
+            kinds = frozenset([block.__class__ for turn in self.turns for block in turn.content])
+            object.__setattr__(self, "_kinds", kinds)
+            return kinds
+        return self._kinds
+
+
+_HOLD_MEDIA = (Image, Document, ToolResult)
 
 
 def shape_of(request: Request) -> dict[str, int]:
@@ -119,6 +132,8 @@ def shape_of(request: Request) -> dict[str, int]:
 
 def media_characters(request: Request) -> int:
     """How much of a request is pictures and files: their size says nothing about tokens."""
+    if request.kinds.isdisjoint(_HOLD_MEDIA):
+        return 0
     return sum(_media(block) for turn in request.turns for block in turn.content)
 
 

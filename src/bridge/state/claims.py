@@ -39,6 +39,11 @@ def conversation_token(conversation_id: str) -> str:
     return _base62(number, _CONVERSATION_CHARACTERS)
 
 
+def new_conversation(random: str) -> str:
+    """A conversation id of the bridge's own, with a UUID of version 4; `random` is 30 hexadecimal digits."""
+    return f"conv_{random[:8]}-{random[8:12]}-4{random[12:15]}-a{random[15:18]}-{random[18:]}"
+
+
 def conversation_of(token: str) -> str:
     """The conversation id of a token: the very one where the bridge made it, else one that works as well."""
     number = 0

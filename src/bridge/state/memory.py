@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from bridge.state.records import Liveness
 
 SAVE_SECONDS = 5.0
+_TOOL_BLOCKS = (ToolUse, ToolResult)
 MAX_NOTED_NAME = 64
 _WHY = {
     "unknown": "it is not known here",
@@ -68,7 +69,7 @@ class ToolMemory:
 
     async def recall(self, request: Request, conversation: Conversation) -> Request:
         """The request with trimmed calls put back and provider data attached; BridgeError if a call is lost."""
-        if not self.signs_texts and not _tells_of_tools(request):
+        if not self.signs_texts and request.kinds.isdisjoint(_TOOL_BLOCKS):
             return request
         orphans = orphan_results(request)
         flagged = [call.id for call in _calls(request) if (claim := read_claim(call.id)) and claim.has_data]
@@ -228,10 +229,6 @@ class ToolKeeper:
         while self._unsaved:
             records, self._unsaved = self._unsaved, []
             await self.memory.save(self.conversation, records)
-
-
-def _tells_of_tools(request: Request) -> bool:
-    return any(isinstance(block, ToolUse | ToolResult) for turn in request.turns for block in turn.content)
 
 
 def _calls(request: Request) -> list[ToolUse]:

@@ -126,7 +126,7 @@ def _headers(call: UpstreamCall, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
 class HttpReply:
     """An open response."""
 
-    __slots__ = ("_answer", "_patience", "_provider", "headers", "status")
+    __slots__ = ("_answer", "_patience", "_pieces", "_provider", "headers", "status")
 
     def __init__(self, answer: Incoming, provider: str, patience: Patience) -> None:
         self._answer = answer
@@ -134,23 +134,23 @@ class HttpReply:
         self._patience = patience
         self.status = answer.status
         self.headers: Mapping[str, str] = _named(answer.headers)
-
-    async def chunks(self) -> AsyncIterator[bytes]:
         compressed = "content-encoding" in self.headers  # although asked not to
-        pieces = _inflated(self._answer) if compressed else aiter(self._answer)
-        patience = self._patience
+        self._pieces = _inflated(answer) if compressed else aiter(answer)
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
         try:
-            with patience:
-                data = await anext(pieces)
-            patience.answer_began()
-            while True:
-                yield data
-                with patience:
-                    data = await anext(pieces)
-        except StopAsyncIteration:
-            return
+            with self._patience:
+                data = await anext(self._pieces)
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise failure_within_answer(error, self._provider) from error
+        self._patience.answer_began()
+        return data
 
     async def read(self, limit: int) -> bytes:
         pieces, size = [], 0

@@ -47,6 +47,8 @@ async def send_with_retries(
     for attempt in range(policy.retries):
         try:
             reply = await send()
+            if reply.status < 400:
+                return reply
         except NoAnswerError:
             wait = _fitting(backoff(attempt, policy, jitter()), deadline)
             if wait is None:
