@@ -52,10 +52,10 @@ def parse_countable(body: bytes) -> Request:
         raise _refusal(error) from None
     return Request(
         model=parsed.model,
-        turns=tuple(_turn(index, message) for index, message in enumerate(parsed.messages)),
+        turns=tuple([_turn(index, message) for index, message in enumerate(parsed.messages)]),
         max_tokens=parsed.max_tokens,
-        system=tuple(canonical.Text(block.text, _cache(block)) for block in parsed.system or ()),
-        tools=tuple(_tool(tool) for tool in parsed.tools or ()),
+        system=tuple([canonical.Text(block.text, _cache(block)) for block in parsed.system]) if parsed.system else (),
+        tools=tuple([_tool(tool) for tool in parsed.tools]) if parsed.tools else (),
         tool_choice=_tool_choice(parsed.tool_choice),
         stream=bool(parsed.stream),
         temperature=parsed.temperature,
@@ -64,7 +64,7 @@ def parse_countable(body: bytes) -> Request:
         stop_sequences=tuple(parsed.stop_sequences or ()),
         reasoning=_reasoning(parsed),
         output_format=_output_format(parsed),
-        user_id=_text((parsed.metadata or {}).get("user_id")),
+        user_id=_text(parsed.metadata.get("user_id")) if parsed.metadata else None,
         service_tier=parsed.service_tier,
         extras=parsed.model_extra or {},
         unread=tuple(_unread(parsed)),
@@ -86,13 +86,15 @@ def _path(location: tuple[int | str, ...]) -> str:
 def _turn(index: int, message: wire.Message) -> Turn:
     if message.content is None and message.role != "system":
         raise invalid_request(f"messages.{index}.content: Field required")
+    blocks: list[canonical.Block] = []
     for position, block in enumerate(message.content or ()):
-        home = _HOMES.get(type(block))
+        home = _HOMES.get(block.__class__)
         if home is not None and home != message.role:
             raise invalid_request(
                 f"messages.{index}.content.{position}: a {block.type} block stands in {home} turns only"
             )
-    return Turn(message.role, tuple(_block(block) for block in message.content or ()))
+        blocks.append(_block(block))
+    return Turn(message.role, tuple(blocks))
 
 
 def _unread(request: wire.MessagesRequest) -> Iterable[str]:

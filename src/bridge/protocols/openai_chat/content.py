@@ -69,6 +69,9 @@ def document_parts(document: canonical.Document, traits: Traits) -> list[JsonObj
 
 def joined(parts: Sequence[JsonObject], separator: str = "\n\n") -> JsonValue:
     """Parts as one string where they are nothing but text: some servers take nothing else."""
-    if all(part.keys() == {"type", "text"} for part in parts):
-        return separator.join(str(part["text"]) for part in parts)
+    if all(part.keys() == _PLAIN_TEXT for part in parts):
+        return separator.join([str(part["text"]) for part in parts])
     return list(parts)
+
+
+_PLAIN_TEXT = {"type", "text"}

@@ -46,24 +46,26 @@ class MessageRenderer:
         for one_round in rounds(request.turns):
             messages += self._round(one_round)
         messages = _merged(messages)
-        if not any(message["role"] != "system" for message in messages):
+        if {message["role"] for message in messages} <= {"system"}:
             raise invalid_request("messages: there is nothing in them to answer")
         self._mark_prefill(messages)
         return list(messages)
 
     def _system(self, blocks: Iterable[canonical.Text]) -> list[JsonObject]:
-        kept = [canonical.Text(text, block.cache) for block in blocks if (text := without_billing(block.text))]
-        parts = [text_part(block.text, block.cache, self.traits, self.losses) for block in kept]
+        told = [(without_billing(block.text), block.cache) for block in blocks]
+        parts = [text_part(text, cache, self.traits, self.losses) for text, cache in told if text]
         return [{"role": "system", "content": joined(parts)}] if parts else []
 
     def _round(self, one_round: Round) -> list[JsonObject]:
+        followers = [message for turn in one_round.followers for message in self._follower(turn)]
+        if not one_round.assistant:
+            return followers
         messages = self._assistant(one_round.assistant)
         results, shown = self._results(one_round)
         messages += results
-        followers = [*shown, *(message for turn in one_round.followers for message in self._follower(turn))]
-        if results and followers and self.traits.user_after_tool == "assistant":
+        if results and (shown or followers) and self.traits.user_after_tool == "assistant":
             messages.append({"role": "assistant", "content": "OK."})
-        return messages + followers
+        return messages + shown + followers
 
     def _assistant(self, blocks: Iterable[canonical.Block]) -> list[JsonObject]:
         texts: list[str] = []
