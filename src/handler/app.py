@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Self
 
 import orjson
@@ -20,10 +20,11 @@ from handler.request import HttpRequest, read_request
 from handler.response import Response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
 
     from bridge.providers import ProtocolName
-    from handler.asgi import Receive, Scope, Send
+    from handler.asgi import Receive, Scope, Send, TellOfLeaving
     from handler.auth import Identity
     from handler.endpoints import Edge, Endpoint
     from handler.live_edge import EdgeSource
@@ -69,7 +70,7 @@ class App:
         except BridgeError as error:
             await response.whole(_refused(error, request, record))
             return
-        async with _ClientWatch(receive) as watch:
+        with _ClientWatch(request, receive) as watch:
             await self._serve(edge, endpoint, request, record, response)
         record.client_gone = watch.has_left
         await self._settle(edge, request, record)
@@ -183,34 +184,53 @@ def _error_answer(error: BridgeError, protocol: ProtocolName, request_id: str) -
 
 
 class _ClientWatch:
-    """Surrounds the work for a client; one that goes away ends it, and with it the provider's work."""
+    """Surrounds the work for a client; one that goes away ends it, and with it the provider's work.
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
+    A server that knows how calls back; for others a task waits for the word of it.
+    """
+
+    def __init__(self, request: HttpRequest, receive: Receive) -> None:
+        self._tell = request.on_client_gone or _by_task(receive)
         self._worker: asyncio.Task[object] | None = None
         self.has_left = False
 
-    async def __aenter__(self) -> Self:
+    def __enter__(self) -> Self:
         self._worker = asyncio.current_task()
-        self._leaving = asyncio.ensure_future(_disconnect(self._receive))
-        self._leaving.add_done_callback(self._left)
+        self._tell(self._leave)
         return self
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> bool:
         worker, self._worker = self._worker, None
-        self._leaving.cancel()
+        self._tell(None)
         ended = self.has_left and worker is not None and worker.uncancel() == 0
         return ended and kind is asyncio.CancelledError
 
-    def _left(self, leaving: asyncio.Future[None]) -> None:
-        if self._worker is not None and not leaving.cancelled():
-            leaving.exception()  # a server that cannot tell has lost its client too
-            self.has_left = True
+    def _leave(self) -> None:
+        if self._worker is None:
+            return
+        self.has_left = True
+        if asyncio.current_task() is not self._worker:  # else its own writing found out
             self._worker.cancel()
 
 
+def _by_task(receive: Receive) -> TellOfLeaving:
+    """Tells of a client's leaving by ASGI's own means."""
+    waiting: list[asyncio.Task[None]] = []
+
+    def tell(callback: Callable[[], None] | None) -> None:
+        if callback is None:
+            waiting.pop().cancel()
+            return
+        task = asyncio.create_task(_disconnect(receive))
+        task.add_done_callback(lambda task: None if task.cancelled() else callback())
+        waiting.append(task)
+
+    return tell
+
+
 async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    with suppress(Exception):  # a server that cannot tell has lost its client too
+        while (await receive())["type"] != "http.disconnect":
+            pass

@@ -16,12 +16,10 @@ from __future__ import annotations
 import base64
 import binascii
 import string
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 import orjson
-
-from bridge.values import dataclass
 
 if TYPE_CHECKING:
     from handler.asgi import Message, Scope
@@ -39,8 +37,7 @@ class BadEventError(ValueError):
     """The invocation is not an HTTP request through a Function URL."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """An HTTP request as ASGI wants it."""
 
     scope: Scope

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from handler.asgi import CLIENT_GONE
 from handler.function_url import BadEventError, parse_event
 from handler.runtime_api import Failure, ResponseClosedError, ResponseStream, RuntimeApi, RuntimeApiError, State
 
@@ -87,6 +88,7 @@ class Server:
             "deadline": invocation.deadline,
             "trace_id": invocation.trace_id,
         }
+        request.scope["extensions"][CLIENT_GONE] = stream.on_client_gone
         await self._app(request.scope, _receiver(request.body, stream.closed), stream.send)
 
     async def _settle(self, task: asyncio.Task[None], until: float) -> bool:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bridge.errors import BridgeError, ErrorKind, invalid_request
+from handler.asgi import CLIENT_GONE
 from handler.auth import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from handler.asgi import Receive, Scope
+    from handler.asgi import Receive, Scope, TellOfLeaving
     from handler.auth import Identity
 
 MAX_HEADERS = 200
@@ -22,6 +23,7 @@ MAX_ALL_HEADERS_BYTES = 64 * 1024
 MAX_PATH_BYTES = 2 * 1024
 MAX_QUERY_BYTES = 8 * 1024
 
+_NO_INVOCATION: Mapping[str, float] = {}
 _PLAIN = frozenset({"", "identity"})
 _GZIP = frozenset({"gzip", "x-gzip"})
 _READABLE = _PLAIN | _GZIP
@@ -41,10 +43,12 @@ class HttpRequest:
     identity: Identity = NOBODY
     refusal: BridgeError | None = None
     """Why the request is not read any further: its head is too large."""
+    on_client_gone: TellOfLeaving | None = None
+    """Tells of the client's leaving, where the server can."""
 
     @classmethod
     def of(cls, scope: Scope) -> HttpRequest:
-        invocation = scope.get("extensions", {}).get("toolbridge.invocation", {})
+        extensions = scope.get("extensions", {})
         headers: dict[str, str] = {  # of one that comes several times, the first
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(scope["headers"])
         }
@@ -54,8 +58,9 @@ class HttpRequest:
             path=path.rstrip("/") or "/",
             query=scope.get("query_string", b"").decode("latin-1"),
             headers=headers,
-            deadline=invocation.get("deadline"),
+            deadline=extensions.get("toolbridge.invocation", _NO_INVOCATION).get("deadline"),
             refusal=_head_refusal(scope),
+            on_client_gone=extensions.get(CLIENT_GONE),
         )
 
 

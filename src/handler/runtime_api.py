@@ -11,15 +11,16 @@ import enum
 import math
 import time
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import orjson
 
-from bridge.values import dataclass
 from handler.function_url import CONTENT_TYPE, error_messages, prelude
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from handler.asgi import Message
 
 API = "/2018-06-01/runtime"
@@ -38,8 +39,7 @@ class ResponseClosedError(ConnectionError):
     """The app sends, but the response is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An HTTP response of the Runtime API; header names in lower case."""
 
     status: int
@@ -47,8 +47,7 @@ class Reply:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(NamedTuple):
     """One event to answer; `deadline` is in the loop's time."""
 
     request_id: str
@@ -57,8 +56,7 @@ class Invocation:
     event: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """Why an invocation has no proper end: `text` is for the client, `cause` for the log."""
 
     status: int
@@ -200,6 +198,7 @@ class ResponseStream:
         self.state = State.WAITING
         self.lost: RuntimeApiError | None = None
         self.closed = asyncio.Event()
+        self._on_client_gone: Callable[[], None] | None = None
 
     async def send(self, message: Message) -> None:
         """Pass one ASGI message on."""
@@ -212,6 +211,12 @@ class ResponseStream:
                 raise ResponseClosedError("the response is over")
             case state, kind:
                 raise RuntimeError(f"ASGI message {kind!r} came while {state.value}")
+
+    def on_client_gone(self, callback: Callable[[], None] | None) -> None:
+        """Have it called when nobody takes the response any more; None takes it back."""
+        self._on_client_gone = callback
+        if self.lost is not None and callback is not None:
+            callback()
 
     async def fail(self, failure: Failure) -> None:
         """End an unfinished response as what it is: failed."""
@@ -270,6 +275,8 @@ class ResponseStream:
     def _lose(self, error: RuntimeApiError) -> None:
         self.lost = error
         self._close()
+        if self._on_client_gone is not None:
+            self._on_client_gone()
 
     def _close(self) -> None:
         self.state = State.DONE
