@@ -80,6 +80,9 @@ class Admission:
         return headers
 
 
+_UNLIMITED = Admission()
+
+
 @dataclass(frozen=True, slots=True)
 class _Rule:
     """The limits of one length of window. What they count of a request when it comes is in `entry`."""
@@ -110,7 +113,7 @@ class Limiter:
     async def admit(self, principal: str) -> Admission:
         """Count a request; BridgeError 429 if a limit is reached, 529 if the store does not answer."""
         if not self._rules:
-            return Admission()
+            return _UNLIMITED
         now = self._clock()
         windows = [window_at(principal, rule.seconds, now) for rule in self._rules]
         entries = [self._enter(rule, window) for rule, window in zip(self._rules, windows, strict=True)]

@@ -63,7 +63,7 @@ def route(table: RoutingTable, model: str, hints: RouteHints | None = None) -> R
     hints = hints or RouteHints()
     model = hints.model or model
     found = _by_header(table, model, hints.provider) or _by_name(table, model)
-    return Route(found.provider, hints.wire_model or found.wire_model, found.reason)
+    return Route(found.provider, hints.wire_model, found.reason) if hints.wire_model else found
 
 
 def explain(table: RoutingTable, model: str, client: str | None, credential: str | None) -> JsonObject:

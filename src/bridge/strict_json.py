@@ -49,10 +49,11 @@ def check(body: bytes, limits: JsonLimits) -> JsonObject:
     """The document; a BridgeError that says what is wrong, and where, if it is not strict JSON or too much of it."""
     _check_amount(body, limits.max_keys)
     document = _parse(body, limits)
-    deep = deeper_than(document, limits.max_depth)
-    if deep is not None:
-        raise _too_deep(limits, _path_to(document, deep))
-    if _SURROGATE_ESCAPE.search(body):
+    if body.count(b"{") + body.count(b"[") > limits.max_depth:  # else there are not enough to lie that deep
+        deep = deeper_than(document, limits.max_depth)
+        if deep is not None:
+            raise _too_deep(limits, _path_to(document, deep))
+    if b"\\u" in body and _SURROGATE_ESCAPE.search(body):
         _check_surrogates(body)
     return document
 

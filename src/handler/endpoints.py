@@ -231,8 +231,9 @@ async def _limited(edge: Edge, call: ClientCall, serve: Callable[[ClientCall], A
         error.headers = error.admission.headers(call.protocol)
         raise
     answer = await serve(call)
-    limits = admission.headers(call.protocol)
-    return replace(answer, headers={**limits, **answer.headers}) if limits else answer
+    if not admission.standings:
+        return answer
+    return replace(answer, headers={**admission.headers(call.protocol), **answer.headers})
 
 
 def _json(body: object) -> Answer:

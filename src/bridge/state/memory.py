@@ -19,8 +19,10 @@ from bridge.canonical.events import (
     BlockStop,
     InputDelta,
     MessageEnd,
+    MessageStart,
     SignatureDelta,
     TextDelta,
+    TextStart,
     ThinkingDelta,
     ToolUseStart,
 )
@@ -149,7 +151,7 @@ def without_replays(request: Request) -> Request:
     return _attach(request, dict.fromkeys([*(call.id for call in _calls(request)), *signed_texts(request)]))
 
 
-_UNWATCHED: frozenset[type[StreamEvent]] = frozenset({ThinkingDelta, SignatureDelta})
+_UNWATCHED: frozenset[type[StreamEvent]] = frozenset({MessageStart, TextStart, ThinkingDelta, SignatureDelta})
 _UNWATCHED_UNSIGNED = _UNWATCHED | {TextDelta}
 
 

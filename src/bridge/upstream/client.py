@@ -115,12 +115,13 @@ _READABLE = frozenset({"", "identity", "gzip", "deflate"})
 _SAID_ALWAYS = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "toolbridge"}
 
 
-def _headers(call: UpstreamCall, url: httpx2.URL) -> list[tuple[bytes, bytes]]:
-    headers = {**_SAID_ALWAYS, **{name.lower(): value for name, value in call.headers.items()}}
+def _headers(call: UpstreamCall, url: httpx2.URL) -> list[tuple[str, str]]:
+    headers = {"host": url.netloc.decode("ascii"), **_SAID_ALWAYS}
+    for name, value in call.headers.items():
+        headers[name.lower()] = value
     if call.body is not None or call.method == "POST":
         headers["content-length"] = str(len(call.body or b""))
-    pairs = [(name.encode("ascii"), value.encode("ascii")) for name, value in headers.items()]
-    return pairs if "host" in headers else [(b"host", url.netloc), *pairs]
+    return list(headers.items())
 
 
 class HttpReply:

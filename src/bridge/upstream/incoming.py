@@ -29,7 +29,7 @@ async def exchange_by(
     transport: httpx2.AsyncBaseTransport,
     method: str,
     url: httpx2.URL,
-    headers: Sequence[tuple[bytes, bytes]],
+    headers: Sequence[tuple[str, str]],
     body: bytes,
     limits: Limits,
 ) -> Incoming:

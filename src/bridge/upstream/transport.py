@@ -64,7 +64,7 @@ class HttpTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(incoming.status, headers=incoming.headers, stream=incoming, extensions=said)
 
     async def exchange(
-        self, method: str, url: httpx2.URL, headers: Sequence[tuple[bytes, bytes]], body: bytes, limits: Limits
+        self, method: str, url: httpx2.URL, headers: Sequence[tuple[str, str]], body: bytes, limits: Limits
     ) -> Incoming:
         """The same for whoever wants neither httpx2's requests nor its responses, which take longer to make."""
         if self._proxies.transport_for(url) is not None:

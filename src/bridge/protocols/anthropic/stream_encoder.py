@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from bridge.canonical import events
-from bridge.canonical.content import Text, Thinking, ToolUse
+from bridge.canonical.content import Thinking, ToolUse
 from bridge.canonical.states import StreamState
 from bridge.errors import LocalProtocolError
 from bridge.protocols.anthropic.errors import render_error
@@ -53,6 +53,12 @@ _NEXT: dict[tuple[_State, type[StreamEvent]], _State] = {
     (_State.BLOCK, events.BlockStop): _State.MESSAGE,
     (_State.BLOCK, events.StreamFailed): _State.OVER,
 }
+
+
+_TEXT_START = (
+    b"event: content_block_start\n"
+    b'data: {"type":"content_block_start","index":%d,"content_block":{"type":"text","text":""}}\n\n'
+)
 
 
 class MessagesStreamEncoder:
@@ -102,7 +108,8 @@ class MessagesStreamEncoder:
                 message = render_envelope(self._head) | {"usage": render_usage(usage)}
                 return _event({"type": "message_start", "message": message})
             case events.TextStart():
-                return self._block_start(render_block(Text("")))
+                self._index += 1
+                return _TEXT_START % self._index
             case events.ThinkingStart():
                 return self._block_start(render_block(Thinking("")))
             case events.ToolUseStart(tool_id, name):
