@@ -148,7 +148,7 @@ class Translator:
     def _governed(self, call: ClientCall, request: Request, protocol: ProtocolName) -> Request:
         """The request as it is sent: the policies have their say, and tools that only Claude knows are spelled out."""
         governed, decisions = apply_policies(request, self.policies)
-        call.record.policies = tuple(decision.policy for decision in decisions)
+        call.record.policies = tuple([decision.policy for decision in decisions])
         return governed if protocol == "anthropic" else declare_client_tools(governed)
 
     def _with_search(self, route: Route, request: Request, protocol: ProtocolName) -> tuple[Request, ProtocolName]:

@@ -21,6 +21,8 @@ RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_tool
 
 def declared_tools(request: Request) -> list[Tool]:
     """The tools that the model may know now: deferred ones only once something referred to them."""
+    if not request.tools and canonical.ToolChange not in request.kinds:
+        return []
     removed, wanted, added = _changes(request)
     tools = [tool for tool in request.tools if isinstance(tool, Tool)]
     known = {tool.name for tool in tools}

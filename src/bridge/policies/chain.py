@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from bridge.policies.answer_after_results import answer_after_results
@@ -49,14 +50,17 @@ class Policy:
 def apply_policies(request: Request, settings: PolicySettings) -> tuple[Request, tuple[Decision, ...]]:
     """The request as the policies want it, and which of them changed it."""
     decisions: list[Decision] = []
-    for policy in POLICIES:
-        if not policy.applies(settings):
-            continue
+    for policy in _applying(settings):
         changed = policy.change(request, settings)
         if changed is not request:
             decisions.append(Decision(policy.name, policy.detail(request, changed)))
             request = changed
     return request, tuple(decisions)
+
+
+@lru_cache(maxsize=8)
+def _applying(settings: PolicySettings) -> tuple[Policy, ...]:
+    return tuple(policy for policy in POLICIES if policy.applies(settings))
 
 
 def _is_on(settings: PolicySettings) -> bool:

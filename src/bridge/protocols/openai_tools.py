@@ -36,7 +36,8 @@ class ToolRenderer(ABC):
         """The choice of one tool by name."""
 
     def render(self, request: Request) -> JsonObject:
-        self._refuse_server_tools(request)
+        if request.tools:
+            self._refuse_server_tools(request)
         tools = declared_tools(request)
         if not tools:
             if request.tool_choice is not None and request.tool_choice.mode in ("any", "tool"):
@@ -80,8 +81,6 @@ class ToolRenderer(ABC):
     def _refuse_server_tools(self, request: Request) -> None:
         """Tools that only Anthropic knows by their type: BridgeError, unless the client can do without."""
         tools = [tool for tool in request.tools if isinstance(tool, ServerTool)]
-        if not tools:
-            return
         for tool in tools:
             if tool.optional:
                 self.losses.add(f"{tool.name}: this upstream cannot run it")

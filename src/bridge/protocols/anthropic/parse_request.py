@@ -56,12 +56,12 @@ def parse_countable(body: bytes) -> Request:
         max_tokens=parsed.max_tokens,
         system=tuple([canonical.Text(block.text, _cache(block)) for block in parsed.system]) if parsed.system else (),
         tools=tuple([_tool(tool) for tool in parsed.tools]) if parsed.tools else (),
-        tool_choice=_tool_choice(parsed.tool_choice),
+        tool_choice=_tool_choice(parsed.tool_choice) if parsed.tool_choice else None,
         stream=bool(parsed.stream),
         temperature=parsed.temperature,
         top_p=parsed.top_p,
         top_k=parsed.top_k,
-        stop_sequences=tuple(parsed.stop_sequences or ()),
+        stop_sequences=tuple(parsed.stop_sequences) if parsed.stop_sequences else (),
         reasoning=_reasoning(parsed),
         output_format=_output_format(parsed),
         user_id=_text(parsed.metadata.get("user_id")) if parsed.metadata else None,
@@ -222,9 +222,7 @@ def _custom_tool(tool: wire.CustomTool) -> Tool:
     )
 
 
-def _tool_choice(choice: wire.ToolChoice | None) -> ToolChoice | None:
-    if choice is None:
-        return None
+def _tool_choice(choice: wire.ToolChoice) -> ToolChoice:
     if choice.type == "tool" and not choice.name:
         raise invalid_request("tool_choice.name: Field required")
     return ToolChoice(choice.type, choice.name, not choice.disable_parallel_tool_use)
