@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # What another provider may do better: not a request that is wrong.
 _FAILED = frozenset({408, 429, 500, 502, 503, 504, 529})
 MAX_HINT = 256
+_NO_HINTS = RouteHints()
 _HINTS = tuple((f"x-bridge-{name}", f"x-castari-{name}") for name in ("provider", "model", "wire-model"))
 EMBEDDING_PROVIDERS = ("openai", "openrouter", "gemini")
 
@@ -252,6 +253,8 @@ class Bridge:
 
 def _hints(headers: Mapping[str, str]) -> RouteHints:
     hints = [headers.get(name) or headers.get(older) for name, older in _HINTS]
+    if not any(hints):
+        return _NO_HINTS
     for (name, _), hint in zip(_HINTS, hints, strict=True):
         if hint and len(hint) > MAX_HINT:
             raise invalid_request(f"{name}: longer than {MAX_HINT} characters")

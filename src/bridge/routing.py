@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _PREFERENCE: tuple[ProviderName, ...] = ("anthropic", "openai", "openrouter", "gemini")
 _OPENAI_FAMILY = ("gpt-*", "o1*", "o3*", "o4*", "chatgpt-*", "text-embedding-*")
+MAX_DECIDED = 256
 _TIERS = ("opus", "sonnet", "haiku")
 BY_DEFAULT = "the default provider"
 """Why a model goes where it goes, if its name tells nothing."""
@@ -38,6 +39,8 @@ class RoutingTable:
     tiers: Mapping[str, str] = field(default_factory=dict)
     openrouter_default_vendor: str = "openai"
     demo: Provider | None = None
+    decided: dict[str, Route] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Where models went by their names: the same few are asked for again and again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,15 @@ def _by_header(table: RoutingTable, model: str, provider: str | None) -> Route |
 
 
 def _by_name(table: RoutingTable, model: str) -> Route:
+    known = table.decided.get(model)
+    if known is None:
+        known = _decide(table, model)
+        if len(table.decided) < MAX_DECIDED:
+            table.decided[model] = known
+    return known
+
+
+def _decide(table: RoutingTable, model: str) -> Route:
     explicit = _by_prefix(table, model)
     if explicit is not None:
         return explicit

@@ -40,6 +40,8 @@ def make_logger(level: str, *, as_json: bool) -> logging.Logger:
     name = _LEVELS.get(level, level.upper())
     for library in ("httpx2", "mcp"):  # they log URLs
         logging.getLogger(library).setLevel(logging.WARNING)
+    # What no line of ours says need not be found out for each of them.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     if as_json:
         from aws_lambda_powertools import Logger
 
@@ -58,11 +60,9 @@ class _TerminalFormatter(logging.Formatter):
     """Message first, then the fields worth a look."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = _one_line(super().format(record))
         fields: dict[str, object] = getattr(record, "fields", {})
-        line += "".join(
-            _one_line(f" {name}={value}") for name, value in fields.items() if value not in ("", 0, None, (), False)
-        )
+        told = [f" {name}={value}" for name, value in fields.items() if value]
+        line = _one_line(super().format(record) + "".join(told))
         if record.levelno >= logging.WARNING:
             line += f" level={record.levelname}"
         return line + getattr(record, "frames", "")
