@@ -143,7 +143,7 @@ class ToolMemory:
 
     def keeper(self, conversation: Conversation) -> ToolKeeper:
         """Keeps the calls of one answer."""
-        return ToolKeeper(self, conversation)
+        return ToolKeeper(self, conversation, _UNWATCHED if self.signs_texts else _UNWATCHED_UNSIGNED)
 
 
 def without_replays(request: Request) -> Request:
@@ -161,6 +161,8 @@ class ToolKeeper:
 
     memory: ToolMemory
     conversation: Conversation
+    unwatched: frozenset[type[StreamEvent]] = _UNWATCHED
+    """Events that leave nothing behind."""
     _open: ToolRecord | None = None
     _pieces: list[str] = field(default_factory=list)
     _begins_turn: bool = False
@@ -171,7 +173,7 @@ class ToolKeeper:
 
     def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
         """The events with minted ids; saves begin in the background."""
-        unwatched = _UNWATCHED if self.memory.signs_texts else _UNWATCHED_UNSIGNED
+        unwatched = self.unwatched
         return [event if event.__class__ in unwatched else self._observe(event) for event in events]
 
     async def settle(self) -> None:

@@ -127,12 +127,13 @@ def _headers(call: UpstreamCall, url: httpx2.URL) -> list[tuple[str, str]]:
 class HttpReply:
     """An open response."""
 
-    __slots__ = ("_answer", "_patience", "_pieces", "_provider", "headers", "status")
+    __slots__ = ("_answer", "_has_begun", "_patience", "_pieces", "_provider", "headers", "status")
 
     def __init__(self, answer: Incoming, provider: str, patience: Patience) -> None:
         self._answer = answer
         self._provider = provider
         self._patience = patience
+        self._has_begun = False
         self.status = answer.status
         self.headers: Mapping[str, str] = _named(answer.headers)
         compressed = "content-encoding" in self.headers  # although asked not to
@@ -150,7 +151,9 @@ class HttpReply:
                 data = await anext(self._pieces)
         except (httpx2.TransportError, httpx2.DecodingError) as error:
             raise failure_within_answer(error, self._provider) from error
-        self._patience.answer_began()
+        if not self._has_begun:
+            self._has_begun = True
+            self._patience.answer_began()
         return data
 
     async def read(self, limit: int) -> bytes:
