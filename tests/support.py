@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-import uvicorn
-
+from handler.http1.server import HttpServer
 from handler.settings import load_settings
 from handler.wiring import build_app
 
@@ -50,14 +49,13 @@ def running_bridge(tmp_path: Path, **environment: str) -> Iterator[str]:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)
-    config = uvicorn.Config(build_app(settings, as_json=False), log_level="error", lifespan="on", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
+    server = HttpServer(build_app(settings, as_json=False))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(listener)), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join(timeout=10)
         listener.close()
         assert not thread.is_alive(), "the bridge did not stop"

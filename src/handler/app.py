@@ -34,7 +34,7 @@ _CRASH = BridgeError(ErrorKind.API, "the bridge failed on this request; its log 
 
 
 class App:
-    """One ASGI app for Lambda, uvicorn and whatever else speaks ASGI."""
+    """One ASGI app for Lambda, `bridge serve` and whatever else speaks ASGI."""
 
     def __init__(self, source: EdgeSource) -> None:
         self._source = source

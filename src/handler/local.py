@@ -1,4 +1,4 @@
-"""The bridge on this machine, under uvicorn. With no provider configured a demo model answers, on loopback only."""
+"""The bridge on this machine, under its own server. With no provider configured a demo model answers, on loopback."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-import uvicorn
-
 from bridge.providers import Provider, api_root
 from handler.greeting import example_model, greeting
+from handler.http1.server import HttpServer
 from handler.model_lists import ask_for_models
 from handler.setting_warnings import warnings_of
 from handler.settings import SettingsError
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 
 LIST_SECONDS = 1.5
 """How long the greeting waits for the providers' lists of models."""
+GRACE_SECONDS = 2.0
+"""How long requests under way may take when the server is told to end."""
 
 
 async def serve(settings: Settings, host: str, port: int) -> int:
@@ -37,22 +38,13 @@ async def serve(settings: Settings, host: str, port: int) -> int:
         listener = _listen(host, port)
         stack.callback(listener.close)
         app = build_app(settings, as_json=False, demo=demo)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            lifespan="on",
-            proxy_headers=False,
-            server_header=False,
-            timeout_graceful_shutdown=2,
-        )
-        server = uvicorn.Server(config)
+        server = HttpServer(app, grace_seconds=GRACE_SECONDS)
         gc.freeze()  # what start-up made stays: collections during a stream need not look at it
         port = listener.getsockname()[1]
         url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         greeter = asyncio.create_task(_greet(settings, url))  # beside the server: nobody waits for a provider's list
         stack.callback(greeter.cancel)
-        await server.serve(sockets=[listener])
+        await server.serve(listener)
     return 0
 
 

@@ -7,6 +7,7 @@ import random
 import sys
 import time
 import traceback
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import orjson
@@ -51,13 +52,16 @@ def make_logger(level: str, *, as_json: bool) -> logging.Logger:
     logger.propagate = False
     if not logger.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(_TerminalFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
+        handler.setFormatter(_TerminalFormatter("%(asctime)s %(message)s"))
         logger.addHandler(handler)
     return logger
 
 
 class _TerminalFormatter(logging.Formatter):
     """Message first, then the fields worth a look."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        return _time_of_day(int(record.created))
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, object] = getattr(record, "fields", {})
@@ -66,6 +70,11 @@ class _TerminalFormatter(logging.Formatter):
         if record.levelno >= logging.WARNING:
             line += f" level={record.levelname}"
         return line + getattr(record, "frames", "")
+
+
+@lru_cache(maxsize=1)
+def _time_of_day(second: int) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(second))
 
 
 def _one_line(text: str) -> str:

@@ -49,8 +49,9 @@ class HttpRequest:
     @classmethod
     def of(cls, scope: Scope) -> HttpRequest:
         extensions = scope.get("extensions", {})
-        headers: dict[str, str] = {  # of one that comes several times, the first
-            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(scope["headers"])
+        pairs: list[tuple[bytes, bytes]] = list(scope["headers"])
+        headers = {  # of one that comes several times, the first
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(pairs)
         }
         path: str = scope["path"]
         return cls(
@@ -59,7 +60,7 @@ class HttpRequest:
             query=scope.get("query_string", b"").decode("latin-1"),
             headers=headers,
             deadline=extensions.get("toolbridge.invocation", _NO_INVOCATION).get("deadline"),
-            refusal=_head_refusal(scope),
+            refusal=_head_refusal(scope, pairs),
             on_client_gone=extensions.get(CLIENT_GONE),
         )
 
@@ -91,9 +92,8 @@ async def _read_body(receive: Receive, limit: int) -> bytes:
             return b"".join(pieces)
 
 
-def _head_refusal(scope: Scope) -> BridgeError | None:
+def _head_refusal(scope: Scope, headers: list[tuple[bytes, bytes]]) -> BridgeError | None:
     """What is wrong with the size of the path, the query or the headers."""
-    headers: list[tuple[bytes, bytes]] = scope["headers"]
     if len(headers) > MAX_HEADERS:
         return invalid_request(f"headers: {len(headers)} were sent, at most {MAX_HEADERS} are taken")
     path, query = len(scope.get("raw_path") or scope["path"].encode()), len(scope.get("query_string", b""))

@@ -46,7 +46,8 @@ FORBIDDEN = [
     ("bridge.routing", ("asyncio", "httpx2", "bridge.pipeline", "bridge.state", "bridge.upstream")),
     ("bridge.state", ("bridge.protocols", "bridge.pipeline", "bridge.upstream")),
     ("bridge.upstream", ("bridge.protocols", "bridge.pipeline", "bridge.state")),
-    ("handler.lambda_runtime", ("uvicorn", "scripted", "handler.local")),
+    ("handler.lambda_runtime", ("handler.http1", "handler.local", "scripted", "uvicorn")),
+    ("handler.http1", ("bridge.pipeline", "bridge.protocols", "handler.app", "handler.endpoints", "uvicorn")),
 ]
 
 

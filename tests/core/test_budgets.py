@@ -57,6 +57,7 @@ UNUSED = (
     "h2",
     "handler.cli",
     "handler.conversations_endpoint",
+    "handler.http1",
     "handler.local",
     "httpcore2",
     "justhtml",

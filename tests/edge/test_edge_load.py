@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import httpx2
 import psutil
 import pytest
-import uvicorn
 from raw_server import raw_server
 
+from handler.http1.server import HttpServer
 from handler.settings import load_settings
 from handler.wiring import build_app
 from scripted.server import ScriptedUpstream
@@ -61,12 +61,12 @@ async def serving_bridge(folder: Path, upstream: str, **environment: str) -> Asy
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen(128)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on", access_log=False))
-    running = asyncio.create_task(server.serve(sockets=[listener]))
+    server = HttpServer(app)
+    running = asyncio.create_task(server.serve(listener))
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        server.should_exit = True
+        server.stop()
         await asyncio.wait_for(running, 10)
         listener.close()
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # The bridge in a process of its own, with every logger of that process at its most talkative unless told otherwise.
 RUNNER = """
 import asyncio, logging, os, socket, sys
-import uvicorn
+from handler.http1.server import HttpServer
 from handler.settings import load_settings
 from handler.wiring import build_app
 
@@ -43,8 +43,7 @@ listener.bind(("127.0.0.1", 0))
 listener.listen(64)
 print("listening on", listener.getsockname()[1], flush=True)
 app = build_app(load_settings(os.environ), as_json=sys.argv[1] == "json")
-server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="on"))
-asyncio.run(server.serve(sockets=[listener]))
+asyncio.run(HttpServer(app).serve(listener))
 """
 
 TOKEN, OPENAI_KEY, ANTHROPIC_KEY = "canary-worker-token", "sk-proj-canary-openai", "sk-ant-canary-anthropic"
