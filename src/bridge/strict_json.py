@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 Container: TypeAlias = "dict[str, Any] | list[Any]"
 
+SHORT_BYTES = 4096
 MAX_SHOWN_NAME = 64
 MAX_SHOWN_STEPS = 12
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -49,11 +50,11 @@ def check(body: bytes, limits: JsonLimits) -> JsonObject:
     """The document; a BridgeError that says what is wrong, and where, if it is not strict JSON or too much of it."""
     _check_amount(body, limits.max_keys)
     document = _parse(body, limits)
-    if body.count(b"{") + body.count(b"[") > limits.max_depth:  # else there are not enough to lie that deep
+    if len(body) > SHORT_BYTES or body.count(b"{") + body.count(b"[") > limits.max_depth:  # else it cannot be deeper
         deep = deeper_than(document, limits.max_depth)
         if deep is not None:
             raise _too_deep(limits, _path_to(document, deep))
-    if b"\\u" in body and _SURROGATE_ESCAPE.search(body):
+    if b"\\" in body and _SURROGATE_ESCAPE.search(body):
         _check_surrogates(body)
     return document
 
