@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from handler.http1.server import HttpServer
+from handler.http1.server import HttpServer, listen
 from handler.settings import load_settings
 from handler.wiring import build_app
 
@@ -46,9 +45,7 @@ PLAIN = {"LOG_LEVEL": "error", "LOOP_GUARD": "off", "UPSTREAM_RETRIES": "0", "CI
 def running_bridge(tmp_path: Path, **environment: str) -> Iterator[str]:
     """Serve the bridge, plain but for these settings; yields its URL."""
     settings = load_settings({"STATE_FILE": str(tmp_path / "state.sqlite3"), **PLAIN, **environment})
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
+    listener = listen("127.0.0.1", 0)
     server = HttpServer(build_app(settings, as_json=False))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(listener)), daemon=True)
     thread.start()

@@ -32,8 +32,10 @@ class Record:
     upstream_retries: int = 0
     fallbacks: int = 0
     rerouted: bool = False
-    input_shape: Callable[[], Mapping[str, int]] = dict
-    """How much of what a translated request holds: counts, never content. Counted when somebody asks."""
+    is_detailed: bool = False
+    """The steps of the exchange are logged too."""
+    input_shape: Mapping[str, int] = field(default_factory=dict)
+    """How much of what a translated request holds, where details are wanted: counts, never content."""
     tool_call_count: int = 0
     called_tools: tuple[str, ...] = ()
     stop_reason: str = ""

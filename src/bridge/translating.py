@@ -6,7 +6,6 @@ import secrets
 import time
 from contextlib import aclosing
 from dataclasses import field, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from bridge.asking import Inquiry
@@ -76,7 +75,9 @@ class Translator:
         try:
             request = tools.request if tools else request
             talk = conversation(call.headers, request)
-            call.record.conversation_id, call.record.input_shape = talk.id, partial(shape_of, request)
+            call.record.conversation_id = talk.id
+            if call.record.is_detailed:
+                call.record.input_shape = shape_of(request)
             target = self._target(call, route, talk)
             memory = ToolMemory(self.store, call.principal, target.family, call.record)
             sent = self._governed(call, await memory.recall(request, talk), protocol)

@@ -48,7 +48,7 @@ class App:
         if request.method == "OPTIONS":
             await response.whole(Answer(204, {}, b""))
             return
-        record, started = Record(), time.monotonic()
+        record, started = Record(is_detailed=edge.observer.is_detailed), time.monotonic()
         count_for(record)
         try:
             await self._exchange(edge, request, record, response, receive)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bridge.providers import Provider, api_root
 from handler.greeting import example_model, greeting
-from handler.http1.server import HttpServer
+from handler.http1.server import HttpServer, listen
 from handler.model_lists import ask_for_models
 from handler.setting_warnings import warnings_of
 from handler.settings import SettingsError
@@ -69,17 +69,10 @@ async def _start_demo(stack: AsyncExitStack, loopback: bool) -> Provider:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named because asyncio turns off Nagle only then, and a first token would wait 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((host, port))
+        return listen(host, port)
     except OSError as error:
-        listener.close()
         raise SettingsError(f"cannot listen on {host}:{port}: {error.strerror}; {_remedy(error)}") from None
-    listener.listen(1024)
-    return listener
 
 
 def _remedy(error: OSError) -> str:

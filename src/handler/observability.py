@@ -116,7 +116,7 @@ class Observer:
     def _diagnose(self, request: HttpRequest, record: Record) -> None:
         """The steps of one exchange under names that stay; counts and names, never content."""
         steps: dict[str, dict[str, object]] = {
-            "bridge.input": dict(record.input_shape()),
+            "bridge.input": dict(record.input_shape),
             "bridge.route": {
                 "provider": record.provider,
                 "wire_model": record.wire_model,
@@ -136,6 +136,11 @@ class Observer:
                 continue
             fields = {"trace_id": request.id, **values}
             self._logger.debug(name, extra={"step": fields} if self._as_json else {"fields": fields})
+
+    @property
+    def is_detailed(self) -> bool:
+        """True if the steps of exchanges are logged."""
+        return self._logger.isEnabledFor(logging.DEBUG)
 
     def samples_bodies(self) -> bool:
         """True if this request's bodies are to be logged."""
@@ -162,7 +167,7 @@ class Observer:
             level = logging.ERROR
         if not self._logger.isEnabledFor(level):
             return
-        if self._logger.isEnabledFor(logging.DEBUG):
+        if record.is_detailed:
             self._diagnose(request, record)
         usage = record.used
         fields = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -21,10 +22,12 @@ from bridge.calling import Caller
 from bridge.canonical.events import TextDelta
 from bridge.canonical.head import AnswerHead
 from bridge.canonical.reading import Reading
+from bridge.canonical.request import Request
 from bridge.protocols.anthropic.stream_encoder import MessagesStreamEncoder
 from bridge.protocols.openai_chat.stream_decoder import ChatStreamDecoder
 from bridge.protocols.openai_chat.text_run import MAX_LESSONS
 from handler.app import App
+from handler.asgi import CLIENT_GONE
 from handler.live_edge import FixedEdge
 from handler.settings import load_settings
 from handler.wiring import build_edge
@@ -208,6 +211,7 @@ class BudgetedBridge:
         caller = Caller(self.upstream, edge.bridge.caller.retries)
         translator = replace(edge.bridge.translator, caller=caller, store=self.store)
         self._app = App(FixedEdge(replace(edge, bridge=replace(edge.bridge, translator=translator))))
+        self.extensions: dict[str, Any] = {}
 
     def ask(self, pieces: Sequence[bytes], messages: list[dict[str, Any]]) -> list[bytes]:
         """The writes of one streamed answer."""
@@ -238,7 +242,13 @@ class BudgetedBridge:
         asyncio.get_running_loop().set_task_factory(count_task)
         headers = [(b"content-type", b"application/json"), (b"x-api-key", TOKEN.encode())]
         scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers}
-        await self._app({**scope, "extensions": {}, "client": None}, receive, send)
+        gc.collect()
+        gc.disable()  # what is let go must need no collection
+        try:
+            await self._app({**scope, "extensions": self.extensions, "client": None}, receive, send)
+            self.held_requests = sum(isinstance(held, Request) for held in gc.get_objects())
+        finally:
+            gc.enable()
         asyncio.get_running_loop().set_task_factory(None)
         return writes
 
@@ -296,6 +306,21 @@ def test_a_stream_takes_one_task_beside_its_own(bridge: BudgetedBridge) -> None:
     """The one that waits for the client to leave. Each further one is a turn of the loop before the first token."""
     bridge.ask([event({"content": "word "}), END], HELLO)
     assert bridge.tasks == 1
+
+
+def test_a_stream_takes_no_other_task_where_the_server_tells_of_leaving(bridge: BudgetedBridge) -> None:
+    bridge.extensions = {CLIENT_GONE: lambda _callback: None}
+    try:
+        bridge.ask([event({"content": "word "}), END], HELLO)
+    finally:
+        bridge.extensions = {}
+    assert bridge.tasks == 0
+
+
+def test_a_request_is_let_go_when_it_is_answered(bridge: BudgetedBridge) -> None:
+    """Whatever outlives an exchange (its record, timers that were cancelled) would keep megabytes."""
+    bridge.ask([event({"content": "word "}), END], HELLO)
+    assert bridge.held_requests == 0
 
 
 @pytest.mark.req("NFR1")

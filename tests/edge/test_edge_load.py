@@ -15,7 +15,7 @@ import psutil
 import pytest
 from raw_server import raw_server
 
-from handler.http1.server import HttpServer
+from handler.http1.server import HttpServer, listen
 from handler.settings import load_settings
 from handler.wiring import build_app
 from scripted.server import ScriptedUpstream
@@ -58,9 +58,7 @@ async def serving_bridge(folder: Path, upstream: str, **environment: str) -> Asy
     """The bridge on a socket, on this very loop, so that its tasks can be counted."""
     named = {"STATE_FILE": str(folder / "state.sqlite3"), "UPSTREAM_OPENAI_BASE_URL": upstream}
     app = build_app(load_settings(PLAIN | named | environment), as_json=False)
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(128)
+    listener = listen("127.0.0.1", 0)
     server = HttpServer(app)
     running = asyncio.create_task(server.serve(listener))
     try:

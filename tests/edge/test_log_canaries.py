@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 # The bridge in a process of its own, with every logger of that process at its most talkative unless told otherwise.
 RUNNER = """
-import asyncio, logging, os, socket, sys
-from handler.http1.server import HttpServer
+import asyncio, logging, os, sys
+from handler.http1.server import HttpServer, listen
 from handler.settings import load_settings
 from handler.wiring import build_app
 
@@ -38,9 +38,7 @@ if crash := os.environ.get("CRASH"):
         raise RuntimeError("out of order")
     owner, name = (bridge.pipeline, "route") if crash == "route" else (ChatStreamDecoder, "close")
     setattr(owner, name, explode)
-listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-listener.bind(("127.0.0.1", 0))
-listener.listen(64)
+listener = listen("127.0.0.1", 0)
 print("listening on", listener.getsockname()[1], flush=True)
 app = build_app(load_settings(os.environ), as_json=sys.argv[1] == "json")
 asyncio.run(HttpServer(app).serve(listener))

@@ -19,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from raw_server import RawServer, Then, raw_server, split
 
+from bridge.ports import UpstreamCall
+from bridge.upstream.client import HttpUpstream
 from bridge.upstream.connecting import ForbiddenAddressError, UntrustedCertificateError
 from bridge.upstream.proxies import Proxies
 from bridge.upstream.transport import HttpTransport
@@ -792,6 +794,24 @@ def test_a_proxy_of_the_environment_is_asked(make: Any, monkeypatch: pytest.Monk
             assert proxy.requests[0].startswith(b"GET http://provider.test/v1/models HTTP/1.1")
             assert len(proxy.requests) == 1
             assert origin.requests[0].startswith(b"GET /direct HTTP/1.1")
+
+    run(test())
+
+
+def test_a_call_of_the_bridge_goes_through_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with raw_server([OK]) as proxy:
+            monkeypatch.setenv("HTTP_PROXY", proxy.url)
+            upstream = HttpUpstream()
+            call = UpstreamCall("acme", "POST", "http://provider.test/v1/messages", {"x-api-key": "sk"}, b'{"a":1}')
+            reply = await upstream.send(call)
+            assert (reply.status, await reply.read(99)) == (200, b"hi")
+            await reply.aclose()
+            await upstream.aclose()
+            (request,) = proxy.requests
+            assert request.startswith(b"POST http://provider.test/v1/messages HTTP/1.1")
+            assert b"x-api-key: sk\r\n" in request.lower()
+            assert request.endswith(b'{"a":1}')
 
     run(test())
 

@@ -46,7 +46,7 @@ class Server:
 SERVERS = (
     Server(r"^make run\b", says=r"Toolbridge on http://", log="bridge.log"),
     Server(r"^java .*DynamoDBLocal\.jar"),
-    Server(r"^exec python -m uvicorn\b"),
+    Server(r"^exec python -m handler\.http1\b"),
     Server(r"^tail -f ", says=r"(?s)\b(req_\w+)\b.*\b\1\b"),  # as the command before it said, from the same file
 )
 

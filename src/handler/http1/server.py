@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from handler.http1.connection import Connection, Limits, Service
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from handler.asgi import ASGIApp, Message
@@ -24,6 +24,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DEFAULT_LIMITS = Limits()
 
 _logger = logging.getLogger("toolbridge")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens; OSError if it cannot."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named because asyncio turns off Nagle only then, and a first token would wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class StartError(RuntimeError):
