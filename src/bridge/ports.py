@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from bridge.values import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from bridge.canonical.events import StreamEvent, Usage
     from bridge.state.records import Found, Liveness, Origin, Recent, ToolRecord
@@ -63,7 +63,7 @@ class StreamDecoder(Protocol):
 class StreamEncoder(Protocol):
     """Canonical events in, bytes of a client's stream out."""
 
-    def encode(self, batch: Iterable[StreamEvent]) -> bytes: ...
+    def encode(self, batch: Sequence[StreamEvent]) -> bytes: ...
 
 
 class ConversationStore(Protocol):

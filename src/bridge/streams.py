@@ -41,6 +41,8 @@ class Translation:
 
     def say(self, batch: list[StreamEvent], write: Write) -> Awaitable[None]:
         """Write a batch; the end of the message waits until its tool calls are stored."""
+        if len(batch) == 1 and batch[0].__class__ in self.keeper.unwatched:  # as nearly every one
+            return write(self.encoder.encode(batch))
         batch = self.keeper.observe(batch)
         if batch[-1].__class__ is not MessageEnd:
             return write(self.encoder.encode(batch))

@@ -206,7 +206,8 @@ class _Job:
         client, head = self.client, self.head
         rendering = Rendering(client.render_content, lambda message: client.render_response(message, head))
         tools = None if self.loop else self.memory.keeper(self.talk)
-        return AnswerKeeper(tools, self.turn, rendering, self.call.record)
+        unwatched = tools.unwatched if tools and self.turn is None else frozenset()
+        return AnswerKeeper(tools, self.turn, rendering, self.call.record, unwatched)
 
     async def ask_round(self, request: Request) -> AsyncIterator[list[StreamEvent]]:
         """One answer within a tool loop; its calls are kept before it ends."""

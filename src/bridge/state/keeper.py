@@ -49,6 +49,8 @@ class AnswerKeeper:
     turn: KeptTurn | None
     rendering: Rendering
     record: Record
+    unwatched: frozenset[type[StreamEvent]] = frozenset()
+    """Events that leave nothing behind, so that they need not be shown."""
 
     def observe(self, events: Iterable[StreamEvent]) -> list[StreamEvent]:
         observed = self.tools.observe(events) if self.tools else list(events)

@@ -22,7 +22,7 @@ from bridge.protocols.anthropic.render_response import render_block, render_cita
 from bridge.sse import encode_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.head import AnswerHead
@@ -69,7 +69,9 @@ class MessagesStreamEncoder:
         self._state = _State.START
         self._index = -1
 
-    def encode(self, batch: Iterable[StreamEvent]) -> bytes:
+    def encode(self, batch: Sequence[StreamEvent]) -> bytes:
+        if len(batch) == 1:
+            return self._encode(batch[0])
         return b"".join([self._encode(event) for event in batch])
 
     def _encode(self, event: StreamEvent) -> bytes:

@@ -25,7 +25,7 @@ from bridge.protocols.openai_chat.render_response import finish_reason, render_c
 from bridge.protocols.openai_errors import render_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from bridge.canonical.content import Citation
     from bridge.canonical.events import StreamEvent
@@ -91,7 +91,7 @@ class ChatStreamEncoder:
         self._tail = b',"usage":null}\n\n' if head.echo.get("include_usage") else b"}\n\n"
         self._after = b'},"logprobs":null,"finish_reason":null}]' + self._tail
 
-    def encode(self, batch: Iterable[StreamEvent]) -> bytes:
+    def encode(self, batch: Sequence[StreamEvent]) -> bytes:
         return b"".join([self._encode(event) for event in batch])
 
     def _encode(self, event: StreamEvent) -> bytes:

@@ -38,7 +38,7 @@ from bridge.protocols.openai_responses.stream_items import (
 from bridge.sse import encode_event
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from bridge.canonical.events import StreamEvent
     from bridge.canonical.head import AnswerHead
@@ -87,7 +87,7 @@ class ResponsesStreamEncoder:
         self._item: _AnyItem | None = None
         self._items: list[JsonValue] = []
 
-    def encode(self, batch: Iterable[StreamEvent]) -> bytes:
+    def encode(self, batch: Sequence[StreamEvent]) -> bytes:
         return b"".join([self._encode(event) for event in batch])
 
     def _encode(self, event: StreamEvent) -> bytes:
