@@ -244,13 +244,18 @@ class BudgetedBridge:
         scope = {"type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"", "headers": headers}
         gc.collect()
         gc.disable()  # what is let go must need no collection
+        before = living_requests()
         try:
             await self._app({**scope, "extensions": self.extensions, "client": None}, receive, send)
-            self.held_requests = sum(isinstance(held, Request) for held in gc.get_objects())
+            self.held_requests = living_requests() - before
         finally:
             gc.enable()
         asyncio.get_running_loop().set_task_factory(None)
         return writes
+
+
+def living_requests() -> int:
+    return sum(isinstance(held, Request) for held in gc.get_objects())
 
 
 @pytest.fixture(scope="module")

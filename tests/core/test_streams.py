@@ -29,6 +29,7 @@ class CountingKeeper:
     """Counts how often an answer is kept."""
 
     settled = 0
+    unwatched: frozenset[type[StreamEvent]] = frozenset()
 
     def observe(self, events: list[StreamEvent]) -> list[StreamEvent]:
         return list(events)
