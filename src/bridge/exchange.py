@@ -32,10 +32,8 @@ class Record:
     upstream_retries: int = 0
     fallbacks: int = 0
     rerouted: bool = False
-    is_detailed: bool = False
-    """The steps of the exchange are logged too."""
-    input_shape: Mapping[str, int] = field(default_factory=dict)
-    """How much of what a translated request holds, where details are wanted: counts, never content."""
+    input_shape: Mapping[str, int] | None = None
+    """How much of what a translated request holds: counts, never content. None where nobody wants to know."""
     tool_call_count: int = 0
     called_tools: tuple[str, ...] = ()
     stop_reason: str = ""

@@ -76,7 +76,7 @@ class Translator:
             request = tools.request if tools else request
             talk = conversation(call.headers, request)
             call.record.conversation_id = talk.id
-            if call.record.is_detailed:
+            if call.record.input_shape is not None:
                 call.record.input_shape = shape_of(request)
             target = self._target(call, route, talk)
             memory = ToolMemory(self.store, call.principal, target.family, call.record)

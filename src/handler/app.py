@@ -48,7 +48,7 @@ class App:
         if request.method == "OPTIONS":
             await response.whole(Answer(204, {}, b""))
             return
-        record, started = Record(is_detailed=edge.observer.is_detailed), time.monotonic()
+        record, started = Record(input_shape={} if edge.observer.is_detailed else None), time.monotonic()
         count_for(record)
         try:
             await self._exchange(edge, request, record, response, receive)
@@ -192,11 +192,14 @@ class _ClientWatch:
     def __init__(self, request: HttpRequest, receive: Receive) -> None:
         self._tell = request.on_client_gone or _by_task(receive)
         self._worker: asyncio.Task[object] | None = None
+        self._is_cancelled = False
         self.has_left = False
 
     def __enter__(self) -> Self:
         self._worker = asyncio.current_task()
         self._tell(self._leave)
+        if self.has_left:  # before the work began
+            self._cancel()
         return self
 
     def __exit__(
@@ -204,14 +207,17 @@ class _ClientWatch:
     ) -> bool:
         worker, self._worker = self._worker, None
         self._tell(None)
-        ended = self.has_left and worker is not None and worker.uncancel() == 0
+        ended = self._is_cancelled and worker is not None and worker.uncancel() == 0
         return ended and kind is asyncio.CancelledError
 
     def _leave(self) -> None:
-        if self._worker is None:
-            return
         self.has_left = True
         if asyncio.current_task() is not self._worker:  # else its own writing found out
+            self._cancel()
+
+    def _cancel(self) -> None:
+        if self._worker is not None:
+            self._is_cancelled = True
             self._worker.cancel()
 
 

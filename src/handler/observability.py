@@ -116,7 +116,7 @@ class Observer:
     def _diagnose(self, request: HttpRequest, record: Record) -> None:
         """The steps of one exchange under names that stay; counts and names, never content."""
         steps: dict[str, dict[str, object]] = {
-            "bridge.input": dict(record.input_shape),
+            "bridge.input": dict(record.input_shape or {}),
             "bridge.route": {
                 "provider": record.provider,
                 "wire_model": record.wire_model,
@@ -167,7 +167,7 @@ class Observer:
             level = logging.ERROR
         if not self._logger.isEnabledFor(level):
             return
-        if record.is_detailed:
+        if self.is_detailed:
             self._diagnose(request, record)
         usage = record.used
         fields = {

@@ -271,6 +271,13 @@ def test_a_system_turn_may_be_empty() -> None:
     assert rendered.body["reasoning_effort"] == "high"
 
 
+@pytest.mark.parametrize("provider", ["openai", "openrouter"])
+def test_an_empty_effort_says_nothing(provider: str) -> None:
+    config = {"output_config": {"effort": ""}}
+    rendered = render(provider, "gpt-5", messages=[HI | config], **config)
+    assert {"reasoning", "reasoning_effort"}.isdisjoint(rendered.body)
+
+
 def test_neighbours_and_empty_texts_are_mended() -> None:
     sent = messages(HI, user(text("")), user(text("there")), assistant(text("")), assistant(text("Yes")), HI)
     assert sent == [

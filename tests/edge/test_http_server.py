@@ -110,8 +110,11 @@ async def until(met: Callable[[], bool]) -> None:
 
 
 def alive() -> int:
-    """How many connections and exchanges there are."""
-    return sum(isinstance(thing, Connection | Exchange) for thing in gc.get_objects())
+    """How many connections and exchanges there are on this loop: other tests' bridges have loops of their own."""
+    loop = asyncio.get_running_loop()
+    things = [thing for thing in gc.get_objects() if isinstance(thing, Connection | Exchange)]
+    connections = [thing if isinstance(thing, Connection) else thing._connection for thing in things]
+    return sum(connection.loop is loop for connection in connections)
 
 
 # --- a client that sees every byte ------------------------------------------------------------------
@@ -1715,6 +1718,31 @@ def test_httpx2_and_the_standard_library_are_served(kind: str) -> None:
                 assert (await client.head("/")).headers["x-method"] == "HEAD"
             said = await asyncio.to_thread(standard, port)
             assert said == [(200, "POST", body), (200, "HEAD", b""), (200, "PUT", body)]
+
+    run(test())
+
+
+@pytest.mark.parametrize("target", ["http://[::1", "http://x:99999/", "http://@/", "http:///x"])
+def test_a_target_that_no_url_is_gets_an_answer_and_costs_no_other_request(target: str) -> None:
+    wrong = f"GET {target} HTTP/1.1\r\nhost: h\r\n\r\n".encode()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/slow":
+            await asyncio.sleep(0.05)
+        await send(start())
+        await send(piece(scope["path"].encode()))
+
+    async def test() -> None:
+        async with serving("ours", app) as port:
+            async with connected(port) as client:
+                assert (await client.ask(wrong)).status == 400
+                assert await client.is_closed()
+            async with connected(port) as client:
+                paths = [b"/slow", b"/b1", b"/b2"]
+                await client.send(b"".join([*(b"GET %b HTTP/1.1\r\nhost: h\r\n\r\n" % path for path in paths), wrong]))
+                assert [(await client.answer()).body for _ in paths] == paths
+                assert (await client.answer()).status == 400
+                assert await client.is_closed()
 
     run(test())
 

@@ -22,6 +22,7 @@ from raw_server import RawServer, Then, raw_server, split
 from bridge.ports import UpstreamCall
 from bridge.upstream.client import HttpUpstream
 from bridge.upstream.connecting import ForbiddenAddressError, UntrustedCertificateError
+from bridge.upstream.outgoing import outgoing_of
 from bridge.upstream.proxies import Proxies
 from bridge.upstream.transport import HttpTransport
 
@@ -796,6 +797,14 @@ def test_a_proxy_of_the_environment_is_asked(make: Any, monkeypatch: pytest.Monk
             assert origin.requests[0].startswith(b"GET /direct HTTP/1.1")
 
     run(test())
+
+
+@pytest.mark.parametrize(("content", "framed"), [(b"ab", b"2\r\nab\r\n0\r\n\r\n"), (b"", b"0\r\n\r\n")])
+def test_a_body_that_is_said_to_be_chunked_is(content: bytes, framed: bytes) -> None:
+    headers = {"host": "h", "transfer-encoding": "chunked"}
+    request = httpx2.Request("POST", "http://h/", headers=headers, stream=httpx2.ByteStream(content))
+    (wire,) = outgoing_of(request).whole
+    assert wire.partition(b"\r\n\r\n")[2] == framed
 
 
 def test_a_call_of_the_bridge_goes_through_a_proxy_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator, Iterable
 
 JOINED_BYTES = 64 * 1024
+LAST_CHUNK = b"0\r\n\r\n"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _VALUE = re.compile(r"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
@@ -37,12 +38,15 @@ def outgoing(method: str, url: httpx2.URL, headers: Iterable[tuple[str, str]], b
 def outgoing_of(request: httpx2.Request) -> Outgoing:
     """A request of httpx2's, whose body may be a stream."""
     stream, method = request.stream, request.method
+    is_chunked = "transfer-encoding" in request.headers
     if isinstance(stream, httpx2.ByteStream):
-        return outgoing(method, request.url, _readable(request.headers), b"".join(stream))
+        body = b"".join(stream)
+        framed = (_chunk(body) if body else b"") + LAST_CHUNK if is_chunked else body
+        return outgoing(method, request.url, _readable(request.headers), framed)
     if not isinstance(stream, httpx2.AsyncByteStream):
         raise httpx2.LocalProtocolError("the body is not one that can be read asynchronously")
     head = _head(method, request.url, _readable(request.headers))
-    return Outgoing(method, (head,), _framed(stream) if "transfer-encoding" in request.headers else aiter(stream))
+    return Outgoing(method, (head,), _framed(stream) if is_chunked else aiter(stream))
 
 
 def _readable(headers: httpx2.Headers) -> list[tuple[str, str]]:
@@ -81,5 +85,9 @@ def _is_value(value: str) -> bool:
 async def _framed(stream: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
     async for piece in stream:
         if piece:
-            yield b"%x\r\n%b\r\n" % (len(piece), piece)
-    yield b"0\r\n\r\n"
+            yield _chunk(piece)
+    yield LAST_CHUNK
+
+
+def _chunk(piece: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(piece), piece)

@@ -270,13 +270,13 @@ class Connection(asyncio.BufferedProtocol):
         if parser.should_upgrade():
             self._replay = without_upgrade(method, url, version, headers)
             return
-        is_old = version == "1.0"
+        is_old, scope = version == "1.0", http_scope(method, url, version, headers)
         exchange = Exchange(self, self._transport, method, is_old, not is_old and parser.should_keep_alive())
         if b"content-length" in named or b"transfer-encoding" in named:
             exchange.to_come = int(named[b"content-length"]) if b"content-length" in named else None
             exchange.waits_for_us = not is_old and named.get(b"expect", b"").lower() == b"100-continue"
         self._arriving, self._phase, self._framing_bytes = exchange, _BODY, 0
-        self._accept(exchange, http_scope(method, url, version, headers))
+        self._accept(exchange, scope)
 
     def on_body(self, data: bytes) -> None:
         self._framing_bytes = 0

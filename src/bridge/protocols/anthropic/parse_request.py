@@ -248,7 +248,7 @@ def _effort(request: wire.MessagesRequest) -> str | None:
     for message in reversed(request.messages):
         if message.output_config and message.output_config.effort:
             return message.output_config.effort
-    return request.output_config.effort if request.output_config else None
+    return (request.output_config.effort or None) if request.output_config else None
 
 
 def _output_format(request: wire.MessagesRequest) -> OutputFormat | None:

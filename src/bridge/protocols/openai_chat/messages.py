@@ -57,12 +57,10 @@ class MessageRenderer:
         return [{"role": "system", "content": joined(parts)}] if parts else []
 
     def _round(self, one_round: Round) -> list[JsonObject]:
-        followers = [message for turn in one_round.followers for message in self._follower(turn)]
-        if not one_round.assistant:
-            return followers
-        messages = self._assistant(one_round.assistant)
-        results, shown = self._results(one_round)
+        messages = self._assistant(one_round.assistant) if one_round.assistant else []
+        results, shown = self._results(one_round) if one_round.results else ([], [])
         messages += results
+        followers = [message for turn in one_round.followers for message in self._follower(turn)]
         if results and (shown or followers) and self.traits.user_after_tool == "assistant":
             messages.append({"role": "assistant", "content": "OK."})
         return messages + shown + followers
